@@ -1,0 +1,79 @@
+# The usual commands. The build itself is described in meson.build, packages in scripts/deps.
+#
+#	make            build; build/bin/zwinger is the result
+#	make demo       a data-analysis job in a sandbox
+#	make check      every check and test; the last line counts them
+#	make bench      speed, against other sandboxes found here (QUICK=1 for a rough answer)
+#	make install    DESTDIR= and prefix= as usual
+#	make deps       install (as root) or name (otherwise) every package that the above need
+#	make fuzz       FUZZ_SECONDS= for each fuzz target
+#	make tidy       clang-tidy        make format     clang-format in place        make clean
+
+BUILD ?= build
+prefix ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+SHELL = /bin/sh
+MAKEFLAGS += --no-print-directory
+
+# A directory is set up once; ninja itself notices changes of meson.build afterwards.
+setup = test -f $(1)/build.ninja || $(2) meson setup $(1) $(3) > $(1).log || { cat $(1).log; rm -f $(1)/build.ninja; exit 1; }; rm -f $(1).log
+# Progress for whoever watches, silence for a log.
+ninja = if [ -t 1 ]; then ninja -C $(1); else ninja -C $(1) --quiet; fi
+
+.PHONY: all build build-asan build-clang build-fuzz demo check bench install deps deps-build deps-demo deps-check deps-bench fuzz tidy format clean
+
+all: build
+
+deps: ; @scripts/deps build demo check bench
+deps-build: ; @scripts/deps build
+deps-demo: ; @scripts/deps build demo
+deps-check: ; @scripts/deps check
+deps-bench: ; @scripts/deps bench
+
+build: deps-build
+	@$(call setup,$(BUILD),)
+	@$(call ninja,$(BUILD))
+
+# The unit tests once more, watched by the address and undefined-behaviour sanitizers.
+build-asan: deps-check
+	@$(call setup,$(BUILD)-asan,,-Db_sanitize=address$(,)undefined -Dstatic=false)
+	@$(call ninja,$(BUILD)-asan)
+
+# Only compiled: a second compiler has other warnings.
+build-clang: deps-check
+	@$(call setup,$(BUILD)-clang,CC=clang)
+	@$(call ninja,$(BUILD)-clang)
+
+build-fuzz: deps-check
+	@$(call setup,$(BUILD)-fuzz,CC=clang,-Dfuzz=true -Db_sanitize=address$(,)undefined -Db_lundef=false -Dstatic=false)
+	@$(call ninja,$(BUILD)-fuzz)
+
+demo: deps-demo build
+	@examples/data-analysis/demo.sh $(BUILD)/bin/zwinger
+
+check: deps-check build build-asan build-clang build-fuzz
+	@scripts/run-tests $(BUILD)
+
+bench: deps-bench build
+	@failed=0; bench/run $(BUILD) $(if $(QUICK),--quick) || failed=1; echo; \
+	bench/network $(BUILD) $(if $(QUICK),--quick) || failed=1; exit $$failed
+
+install: build
+	@meson configure $(BUILD) -Dprefix=$(prefix)
+	@$(call ninja,$(BUILD))
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild --quiet
+
+fuzz: build-fuzz
+	@scripts/fuzz $(BUILD)-fuzz $(FUZZ_SECONDS)
+
+tidy: build-clang
+	@scripts/tidy $(BUILD)-clang
+
+format:
+	@scripts/check-format --fix
+
+clean:
+	rm -rf --one-file-system $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-fuzz
+
+, := ,

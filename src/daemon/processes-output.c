@@ -1,0 +1,442 @@
+/* The output of processes: from pipes to chunks and to readers. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "daemon/api.h"
+#include "daemon/processes.h"
+#include "daemon/sandbox.h"
+#include "daemon/sse.h"
+#include "sandbox/encode.h"
+
+enum {
+	READ_SIZE = 32 * 1024,
+	WINDOW = 256 * 1024,         /* how far a reader may be behind */
+	DRAIN_MAX = 1024 * 1024,     /* as much as a pipe can hold */
+	KEEP_MAX = 64 * 1024 * 1024, /* of one process, whatever the policy says */
+	ROOM_MIN = 4096,
+	CHUNKS_MAX = 65536,
+	KEEP_DEFAULT = 8 * 1024 * 1024,
+};
+
+struct chunk {
+	struct chunk *next;
+	uint64_t number, end; /* end: of all bytes added until then */
+	unsigned char stream;
+	size_t size, room;
+	char data[];
+};
+
+struct output_reader {
+	struct output_reader *next;
+	struct process *process;
+	struct sse *sse;
+	const struct chunk *at; /* next to send; NULL: none yet */
+	uint64_t number, passed;
+};
+
+/* ---- Chunks. ---- */
+
+static uint64_t keep_max(const struct process *p)
+{
+	uint64_t most = p->sandbox->policy.output;
+
+	return most == ZW_UNLIMITED ? KEEP_DEFAULT : most < KEEP_MAX ? most : KEEP_MAX;
+}
+
+static bool is_needed(const struct process *p, const struct chunk *c)
+{
+	for (const struct output_reader *r = p->readers; r != NULL; r = r->next)
+		if (r->number <= c->number)
+			return true;
+	return false;
+}
+
+/* Takes the oldest bytes away from a chunk, and no half of a character. */
+static size_t cut_chunk(struct chunk *c, size_t size)
+{
+	size += utf8_continuation_head(c->data + size, c->size - size);
+	memmove(c->data, c->data + size, c->size - size);
+	c->size -= size;
+	return size;
+}
+
+static void drop_first(struct process *p)
+{
+	struct chunk *c = p->first;
+
+	p->first = c->next;
+	if (p->first == NULL)
+		p->last = NULL;
+	p->chunk_count--;
+	free(c);
+}
+
+static void drop_old(struct process *p)
+{
+	while (p->first != NULL && (p->kept > keep_max(p) || p->chunk_count > CHUNKS_MAX) && !is_needed(p, p->first)) {
+		struct chunk *c = p->first;
+		uint64_t over = p->chunk_count > CHUNKS_MAX ? c->size : p->kept - keep_max(p);
+		bool whole = over >= c->size;
+		size_t size = whole ? c->size : cut_chunk(c, (size_t) over);
+
+		p->kept -= size;
+		if (c->end > p->passed)
+			p->dropped += size;
+		if (whole)
+			drop_first(p);
+	}
+}
+
+static struct chunk *new_chunk(struct process *p, unsigned stream, size_t size)
+{
+	struct chunk *c = malloc(sizeof *c + size);
+
+	if (c == NULL)
+		return NULL;
+	*c = (struct chunk){.number = p->next_number++, .stream = (unsigned char) stream};
+	if (p->last != NULL)
+		p->last->next = c;
+	else
+		p->first = c;
+	p->last = c;
+	p->chunk_count++;
+	return c;
+}
+
+/* Has nobody been sent it, so that it may grow? */
+static bool may_grow(const struct process *p, const struct chunk *c, unsigned stream, size_t size)
+{
+	return c != NULL && c->stream == stream && c->room - c->size >= size && c->end > p->passed && p->readers == NULL;
+}
+
+static void add_chunk(struct process *p, unsigned stream, const char *data, size_t size)
+{
+	struct chunk *c = p->last;
+
+	if (size == 0)
+		return;
+	if (!may_grow(p, c, stream, size)) {
+		size_t room = p->readers == NULL && size < ROOM_MIN ? ROOM_MIN : size;
+
+		c = new_chunk(p, stream, room);
+		if (c == NULL) {
+			p->dropped += size;
+			return;
+		}
+		c->room = room;
+	}
+	memcpy(c->data + c->size, data, size);
+	c->size += size;
+	p->added += size;
+	c->end = p->added;
+	p->kept += size;
+}
+
+/* A character that is cut waits for its rest. */
+static void add_text(struct process *p, unsigned which, const char *data, size_t size)
+{
+	struct stream *s = &p->streams[which];
+	char joined[READ_SIZE + sizeof s->carry];
+	size_t tail;
+
+	memcpy(joined, s->carry, s->carry_size);
+	memcpy(joined + s->carry_size, data, size);
+	size += s->carry_size;
+	tail = utf8_incomplete_tail(joined, size);
+	s->carry_size = tail < sizeof s->carry ? tail : 0;
+	memcpy(s->carry, joined + size - s->carry_size, s->carry_size);
+	add_chunk(p, which, joined, size - s->carry_size);
+}
+
+static void flush_carry(struct process *p, unsigned which)
+{
+	struct stream *s = &p->streams[which];
+
+	add_chunk(p, which, s->carry, s->carry_size);
+	s->carry_size = 0;
+}
+
+/* ---- Captured. ---- */
+
+static void capture(struct captured *c, const char *data, size_t size)
+{
+	size_t room = c->head_max - evbuffer_get_length(c->head), part = size < room ? size : room, over;
+
+	(void) evbuffer_add(c->head, data, part); /* without memory it shows as fewer bytes */
+	data += part;
+	size -= part;
+	if (size == 0)
+		return;
+	(void) evbuffer_add(c->tail, data, size);
+	over = evbuffer_get_length(c->tail) > c->tail_max ? evbuffer_get_length(c->tail) - c->tail_max : 0;
+	(void) evbuffer_drain(c->tail, over);
+	c->dropped += over;
+}
+
+int process_capture_init(struct process *p, uint64_t output)
+{
+	uint64_t most = output == ZW_UNLIMITED || output > KEEP_MAX ? KEEP_MAX : output;
+
+	for (size_t i = 0; i < STREAMS; i++) {
+		struct captured *c = &p->streams[i].captured;
+
+		*c = (struct captured){.head = evbuffer_new(),
+				       .tail = evbuffer_new(),
+				       .head_max = (size_t) (most - most / 2),
+				       .tail_max = (size_t) (most / 2)};
+		if (c->head == NULL || c->tail == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- Pipes. ---- */
+
+static bool is_too_far(const struct process *p)
+{
+	for (const struct output_reader *r = p->readers; r != NULL; r = r->next)
+		if (p->added - r->passed > WINDOW)
+			return true;
+	return false;
+}
+
+static void listen_again(struct process *p)
+{
+	bool stop = is_too_far(p);
+
+	for (size_t i = 0; i < STREAMS; i++) {
+		struct stream *s = &p->streams[i];
+
+		if (s->event == NULL)
+			continue;
+		if (stop && !s->discard)
+			(void) event_del(s->event);
+		else
+			(void) event_add(s->event, NULL); /* fails only without memory, for a moment: the next wake adds it */
+	}
+}
+
+static void close_stream(struct stream *s)
+{
+	if (s->event != NULL)
+		event_free(s->event);
+	s->event = NULL;
+	fd_close(&s->fd);
+}
+
+static void check_limit(struct process *p, const struct stream *s)
+{
+	uint64_t most = p->sandbox->policy.output;
+
+	if (!p->sandbox->policy.output_kill || s->bytes <= most || p->over_limit || p->state == PROCESS_ENDED)
+		return;
+	p->over_limit = true;
+	process_kill(p);
+}
+
+/* Bytes read; 0: nothing for now; -1: the end. */
+static ssize_t read_stream(struct stream *s)
+{
+	struct process *p = s->process;
+	unsigned which = (unsigned) (s - p->streams);
+	char data[READ_SIZE];
+	ssize_t n = read(s->fd, data, sizeof data);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0) { /* EIO: the last one has left the terminal */
+		if (!s->discard && !p->capture)
+			flush_carry(p, which);
+		close_stream(s);
+		return -1;
+	}
+	if (s->discard)
+		return n;
+	s->bytes += (uint64_t) n;
+	if (p->capture)
+		capture(&s->captured, data, (size_t) n);
+	else
+		add_text(p, which, data, (size_t) n);
+	check_limit(p, s);
+	return n;
+}
+
+static void on_stream(evutil_socket_t fd, short what, void *arg)
+{
+	struct stream *s = arg;
+	struct process *p = s->process;
+
+	(void) fd;
+	(void) what;
+	(void) read_stream(s);
+	process_readers_wake(p);
+}
+
+int process_streams_open(struct process *p, const int fds[STREAMS], size_t count)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct stream *s = &p->streams[i];
+
+		s->process = p;
+		s->fd = fds[i];
+		(void) fd_nonblock(s->fd);
+		s->event = event_new(event_get_base(p->sandbox->timer), s->fd, EV_READ | EV_PERSIST, on_stream, s);
+		if (s->event == NULL || event_add(s->event, NULL) < 0)
+			r = -ENOMEM;
+	}
+	return r;
+}
+
+void process_streams_drain(struct process *p)
+{
+	for (size_t i = 0; i < STREAMS; i++) {
+		struct stream *s = &p->streams[i];
+		ssize_t n = 1;
+
+		for (size_t sum = 0; s->fd >= 0 && n > 0 && sum < DRAIN_MAX; sum += (size_t) n) {
+			n = read_stream(s);
+			if (n < 0)
+				break;
+		}
+		if (s->fd < 0)
+			continue;
+		if (!p->capture)
+			flush_carry(p, (unsigned) i);
+		s->discard = true;
+		if (p->capture || p->tty)
+			close_stream(s); /* the tree has ended with it */
+	}
+	listen_again(p);
+}
+
+void process_streams_close(struct process *p)
+{
+	for (size_t i = 0; i < STREAMS; i++)
+		close_stream(&p->streams[i]);
+}
+
+/* ---- Readers. ---- */
+
+static void reader_end(struct output_reader *r)
+{
+	struct process *p = r->process;
+	struct output_reader **at = &p->readers;
+
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	sse_end(r->sse);
+	free(r);
+	drop_old(p);
+	listen_again(p);
+}
+
+static void send_chunk(const struct output_reader *r, const struct chunk *c)
+{
+	static const char *const names[] = {"stdout", "stderr"};
+	const char *name = r->process->tty ? "tty" : names[c->stream];
+	json_t *text = json_stringn(c->data, c->size); /* NULL: no UTF-8 */
+	cleanup_free char *encoded = text == NULL ? encode_base64(c->data, c->size) : NULL;
+
+	sse_send(r->sse, c->number, name, text != NULL ? json_pack("{so}", "text", text) : json_pack("{ss}", "base64", encoded));
+}
+
+static const struct chunk *next_chunk(const struct output_reader *r)
+{
+	const struct chunk *c = r->at != NULL ? r->at->next : r->process->first;
+
+	while (c != NULL && c->number < r->number)
+		c = c->next;
+	return c;
+}
+
+static void pump(struct output_reader *r)
+{
+	struct process *p = r->process;
+
+	while (sse_room(r->sse)) {
+		const struct chunk *c = next_chunk(r);
+
+		if (c == NULL)
+			break;
+		send_chunk(r, c);
+		r->at = c;
+		r->number = c->number + 1;
+		r->passed = c->end;
+		if (c->end > p->passed)
+			p->passed = c->end;
+	}
+	if (next_chunk(r) == NULL)
+		r->passed = p->added;
+	if (p->state == PROCESS_ENDED && next_chunk(r) == NULL && sse_room(r->sse)) {
+		sse_send(r->sse, UINT64_MAX, "exit", process_to_json(p));
+		reader_end(r);
+	}
+}
+
+void process_readers_wake(struct process *p)
+{
+	for (struct output_reader *r = p->readers, *next; r != NULL; r = next) {
+		next = r->next;
+		pump(r);
+	}
+	/* `at` of a reader leads to a chunk that may go now: the number finds the place again. */
+	for (struct output_reader *r = p->readers; r != NULL; r = r->next)
+		r->at = NULL;
+	drop_old(p);
+	listen_again(p);
+}
+
+static void on_gone(struct request *r)
+{
+	reader_end(r->data);
+}
+
+static void on_room(struct request *r)
+{
+	struct output_reader *reader = r->data;
+
+	process_readers_wake(reader->process);
+}
+
+void process_follow(struct process *p, struct request *r, uint64_t from)
+{
+	struct sse *sse = sse_begin(r);
+	struct output_reader *reader;
+
+	if (sse == NULL)
+		return;
+	reader = xcalloc(1, sizeof *reader);
+	*reader = (struct output_reader){.next = p->readers, .process = p, .sse = sse, .number = from};
+	reader->passed = p->added - (from >= p->next_number ? 0 : p->kept);
+	p->readers = reader;
+	r->data = reader;
+	request_on_gone(r, on_gone);
+	sse_on_room(sse, on_room);
+	process_readers_wake(p);
+}
+
+void process_output_free(struct process *p)
+{
+	while (p->readers != NULL)
+		reader_end(p->readers);
+	process_streams_close(p);
+	while (p->first != NULL) {
+		struct chunk *c = p->first;
+
+		p->first = c->next;
+		free(c);
+	}
+	for (size_t i = 0; i < STREAMS; i++) {
+		if (p->streams[i].captured.head != NULL)
+			evbuffer_free(p->streams[i].captured.head);
+		if (p->streams[i].captured.tail != NULL)
+			evbuffer_free(p->streams[i].captured.tail);
+	}
+}

@@ -1,0 +1,118 @@
+/* Processes of a sandbox, as the daemon sees them: started with pipes of ours, their output kept up to a bound and passed on to
+ * readers, of which the slowest sets the pace.
+ *
+ * Output is a row of numbered chunks. With readers attached nothing is read from the program that one of them is too far behind
+ * to take. Without, the newest bytes are kept. A process of `run` has no chunks: its head and tail are captured (capture). */
+#pragma once
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+struct process;
+struct request;
+struct sandbox;
+
+enum { TAG_MAX = 128, STREAM_OUT = 0, STREAM_ERR = 1, STREAMS = 2 };
+
+struct process_wish {
+	const json_t *argv; /* a list of texts, or NULL with `shell` */
+	const char *shell;
+	const json_t *env;
+	const char *cwd, *tag;
+	int64_t user;           /* -1: the policy's */
+	usec_t timeout;         /* ZW_UNLIMITED */
+	struct evbuffer *input; /* drained; NULL: none */
+	bool keep_input;        /* a pipe for later */
+	bool tree;              /* the whole tree ends with it */
+	bool capture;
+	bool tty;
+	unsigned rows, columns;
+};
+
+enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_ENDED };
+
+struct captured {
+	struct evbuffer *head, *tail;
+	size_t head_max, tail_max;
+	uint64_t dropped;
+};
+
+struct stream {
+	struct process *process;
+	int fd;
+	struct event *event;
+	bool discard; /* it has ended, and what it left behind goes on writing */
+	uint64_t bytes;
+	char carry[4];
+	size_t carry_size;
+	struct captured captured;
+};
+
+struct process {
+	struct process *older, *newer;
+	struct sandbox *sandbox;
+	uint32_t id; /* of its start */
+	int64_t pid;
+	char *tag, *cwd;
+	json_t *command, *message;
+	bool shell_again; /* /bin/bash was not there */
+	enum process_state state;
+	usec_t started, ended;
+	json_t *exit; /* "exited" or "failed"; NULL: the sandbox ended before */
+	bool failed, over_limit, tty, capture, keep_input, ending;
+	struct stream streams[STREAMS];
+	int in;
+	struct event *in_event;
+	struct evbuffer *input;
+	bool in_eof, held;
+	void (*in_moved)(void *arg);
+	void *in_arg;
+	struct chunk *first, *last;
+	uint64_t next_number, kept, added, passed, dropped; /* bytes, but for the number; passed: the most a reader had */
+	size_t chunk_count;
+	struct output_reader *readers;
+	void (*on_started)(void *arg, struct process *p); /* failed: look at `exit` */
+	void (*on_ended)(void *arg, struct process *p);
+	void *arg;
+};
+
+/* 0 and *ret, or a positive errno: nothing was started. Callbacks come later, each once, on_ended after on_started; NULL: none.
+ */
+int process_start(struct sandbox *s, const struct process_wish *wish, void (*on_started)(void *arg, struct process *p),
+		  void (*on_ended)(void *arg, struct process *p), void *arg, struct process **ret);
+/* By pid or "tag:NAME"; the newest. */
+struct process *process_find(struct sandbox *s, const char *name);
+json_t *process_to_json(const struct process *p);
+/* As in the result document. */
+const char *process_status(const struct process *p);
+/* Ends it and its tree; nobody waits for the answer. */
+void process_kill(struct process *p);
+void process_no_answer(void *arg, const json_t *m, int *fd);
+/* Takes bytes for its standard input, and with `eof` closes it behind them. -EPIPE: there is none (any more). `moved` is called
+ * once when less than a pipe's worth waits, or there is no input any more. */
+int process_write(struct process *p, struct evbuffer *data, bool eof);
+size_t process_input_waiting(const struct process *p);
+void process_on_input_moved(struct process *p, void (*moved)(void *arg), void *arg);
+
+/* Takes the request over: SSE of its output from chunk `from` on. */
+void process_follow(struct process *p, struct request *r, uint64_t from);
+
+/* ---- For sandbox.c. ---- */
+
+void processes_sandbox_ended(struct sandbox *s);
+void processes_sweep(struct sandbox *s); /* old records */
+void processes_free(struct sandbox *s);
+
+/* ---- Between processes.c and processes-output.c. ---- */
+
+int process_streams_open(struct process *p, const int fds[STREAMS], size_t count);
+void process_streams_drain(struct process *p); /* it has exited */
+void process_streams_close(struct process *p);
+void process_readers_wake(struct process *p);
+void process_output_free(struct process *p);
+int process_capture_init(struct process *p, uint64_t output);

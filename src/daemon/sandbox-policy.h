@@ -1,0 +1,36 @@
+/* From what a request asks for to the policy that a supervisor gets: template, the request's own over it, and the ceiling. */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "daemon/problem.h"
+#include "policy/policy.h"
+
+struct sandbox_policy {
+	char *text;     /* for the launcher */
+	char *template; /* its name; NULL: none was named */
+	enum isolation_level isolation;
+	uint64_t output;  /* bytes of each stream, ZW_UNLIMITED */
+	bool output_kill; /* what is over ends the process */
+};
+
+struct sandbox_policies {
+	struct policy ceiling;
+	char *defaults;              /* lowest of every stack */
+	const char *operator_policy; /* --policy, or NULL */
+	const char *folder;          /* --templates, or NULL */
+};
+
+int sandbox_policies_init(struct sandbox_policies *s, const char *ceiling, const char *operator_policy, const char *folder,
+			  struct zw_error *e);
+void sandbox_policies_done(struct sandbox_policies *s);
+
+/* `policy` is an object, "@preset" or NULL, `template` a name or NULL. 0, or -EINVAL with a problem, whose `errors` are the
+ * caller's then. */
+int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, const char *template, struct sandbox_policy *ret,
+			struct problem *p);
+void sandbox_policy_done(struct sandbox_policy *p);
+
+/* The names of all templates, in order. Owned by the caller. */
+json_t *sandbox_templates(const struct sandbox_policies *s);

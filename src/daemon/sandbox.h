@@ -1,0 +1,116 @@
+/* Sandboxes that live: from a policy to the end, with who waits for them. The table of all of them belongs to the daemon.
+ *
+ * A sandbox is STARTING until its supervisor says "ready", ENDING from the wish to its last word, ENDED until its record is
+ * forgotten (--keep-record). Its pointer is good from one event of the loop to the next only as long as it is in the table: keep
+ * the id, or a process (processes.h), not the pointer. */
+#pragma once
+
+#include <event2/event.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "daemon/problem.h"
+#include "daemon/sandbox-policy.h"
+#include "daemon/session.h"
+
+struct daemon;
+struct files_client;
+struct launcher_client;
+struct process;
+struct sandbox_events;
+
+enum { SANDBOX_ID_SIZE = 25, SANDBOX_BUCKETS = 4096, SANDBOX_RECORDS_MAX = 10000 };
+
+enum sandbox_state { SANDBOX_STARTING, SANDBOX_RUNNING, SANDBOX_PAUSED, SANDBOX_ENDING, SANDBOX_ENDED };
+
+struct sandboxes {
+	struct daemon *daemon;
+	struct launcher_client *launcher;
+	struct sandbox_policies policies;
+	struct sandbox *newest, *oldest;
+	struct sandbox *buckets[SANDBOX_BUCKETS];
+	size_t live, ended;
+	uint64_t next_number;
+	struct event *sweep;
+	bool stopping;
+};
+
+/* Somebody who waits for a state: called once, with what it has become. */
+struct sandbox_waiter {
+	struct sandbox_waiter *next;
+	void (*call)(void *arg, struct sandbox *s);
+	void *arg;
+};
+
+struct sandbox {
+	struct sandboxes *all;
+	struct sandbox *newer, *older, *next_in_bucket;
+	char id[SANDBOX_ID_SIZE];
+	uint64_t number; /* in the order of creation */
+	char *name;
+	struct sandbox_policy policy;
+	json_t *metadata, *env;
+	enum sandbox_state state;
+	bool hidden;                       /* of a run alone: not in lists */
+	usec_t created, expires, ended_at; /* real time; expires ZW_UNLIMITED while paused */
+	usec_t began;                      /* monotonic */
+	usec_t timeout, left;              /* left: when it was paused */
+	bool pause_on_timeout;
+	struct event *timer;
+	struct session *session;
+	json_t *limits, *enforcement, *not_enforced, *usage; /* NULL while not known */
+	json_t *last_word;                                   /* "ended", NULL when there was none */
+	char *home;
+	usec_t setup;
+	char end_status[32], end_reason[512];
+	struct problem problem; /* why it did not start; its errors are ours */
+	struct sandbox_waiter *waiters;
+	struct process *processes; /* newest first */
+	size_t process_count;
+	size_t holds; /* requests that keep a process of it */
+	struct files_client *files;
+	uint32_t files_id; /* of its start */
+	struct sandbox_events *events;
+};
+
+/* What POST /v1/sandboxes says; texts and objects are borrowed. */
+struct sandbox_wish {
+	const json_t *policy, *metadata, *env;
+	const char *template, *name;
+	usec_t timeout;
+	bool pause_on_timeout, hidden;
+};
+
+/* 0, or -EINVAL with a problem whose `errors` are the caller's. `ready` is called later: the sandbox runs, or has ended with its
+ * `problem`. */
+int sandbox_create(struct sandboxes *all, const struct sandbox_wish *wish, void (*ready)(void *arg, struct sandbox *s), void *arg,
+		   struct sandbox **ret, struct problem *p);
+/* NULL: there is none, or none any more. */
+struct sandbox *sandbox_find(struct daemon *d, const char *id);
+/* Ends it, now or soon; an ending that is under way keeps its reason. */
+void sandbox_end(struct sandbox *s, const char *status, const char *reason);
+/* Called once when it has ended, at once when it has. */
+void sandbox_on_end(struct sandbox *s, void (*call)(void *arg, struct sandbox *s), void *arg);
+/* Nobody calls this `arg` any more. */
+void sandbox_forget(struct sandbox *s, const void *arg);
+void sandbox_set_timeout(struct sandbox *s, usec_t timeout);
+/* After the supervisor has done it: the state and the clock. */
+void sandbox_set_paused(struct sandbox *s, bool paused);
+
+const char *sandbox_state_name(enum sandbox_state state);
+json_t *sandbox_to_json(const struct sandbox *s);
+
+struct request;
+/* The sandbox of r->params[0]; NULL with the request refused: there is none, it has ended, and with `work` that it is paused. */
+struct sandbox *sandbox_of(struct request *r, bool work);
+/* One of any state. */
+struct sandbox *sandbox_or_record_of(struct request *r);
+void refuse_errno(struct request *r, int error, const char *what); /* of session_ask and its like */
+
+/* "2026-01-31T12:00:00.000Z"; null for 0 and ZW_UNLIMITED. */
+json_t *json_time(usec_t realtime);
+
+int sandboxes_start(struct daemon *d, struct zw_error *e);
+struct sandboxes *sandboxes_free(struct sandboxes *all);

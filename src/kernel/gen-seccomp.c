@@ -1,0 +1,286 @@
+/* Build-time generator: call numbers of the target, and the filters that are used in practice, as a C file; or the table of all
+ * calls for the documentation. Names and numbers come from libseccomp, and from here for calls younger than its tables.
+ *
+ *   gen-seccomp c ARCH             the C file on stdout
+ *   gen-seccomp markdown ARCH      docs/syscalls.md on stdout
+ *   gen-seccomp check ARCH FILE    is FILE the current documentation? */
+#include <errno.h>
+#include <seccomp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kernel/seccomp-table.h"
+
+enum { INSNS_MAX = 4096 };
+
+struct target {
+	const char *name;
+	uint32_t audit, scmp;
+};
+
+static const struct target targets[] = {
+    {"x86_64", AUDIT_ARCH_X86_64, SCMP_ARCH_X86_64},
+    {"aarch64", AUDIT_ARCH_AARCH64, SCMP_ARCH_AARCH64},
+};
+
+/* Since 5.1 new calls have one number on all architectures. */
+static const struct {
+	const char *name;
+	int nr;
+} young_calls[] = {
+    {"cachestat", 451},         {"fchmodat2", 452},         {"map_shadow_stack", 453}, {"futex_wake", 454},
+    {"futex_wait", 455},        {"futex_requeue", 456},     {"statmount", 457},        {"listmount", 458},
+    {"lsm_get_self_attr", 459}, {"lsm_set_self_attr", 460}, {"lsm_list_modules", 461}, {"mseal", 462},
+    {"setxattrat", 463},        {"getxattrat", 464},        {"listxattrat", 465},      {"removexattrat", 466},
+    {"open_tree_attr", 467},    {"file_getattr", 468},      {"file_setattr", 469},     {"listns", 470},
+};
+
+/* Entered only by the kernel's own trampolines, when the host traces a function of ours; x86_64 alone. */
+static const struct {
+	const char *name;
+	int nr;
+} uprobe_calls[] = {{"uretprobe", 335}, {"uprobe", 336}};
+
+static int number_of(const struct target *t, const char *name)
+{
+	int nr = seccomp_syscall_resolve_name_arch(t->scmp, name);
+
+	if (nr >= 0)
+		return nr;
+	for (size_t i = 0; i < ARRAY_SIZE(young_calls); i++) {
+		if (strcmp(young_calls[i].name, name) == 0)
+			return young_calls[i].nr;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(uprobe_calls) && t->audit == AUDIT_ARCH_X86_64; i++) {
+		if (strcmp(uprobe_calls[i].name, name) == 0)
+			return uprobe_calls[i].nr;
+	}
+	return -1;
+}
+
+/* Every call that libseccomp knows on the target must have a row. */
+static int check_complete(const struct target *t, const struct seccomp_numbers *n)
+{
+	int missing = 0;
+
+	for (int nr = 0; nr < SECCOMP_CALLS_MAX; nr++) {
+		char *name = seccomp_syscall_resolve_num_arch(t->scmp, nr);
+
+		if (name && n->row[nr] < 0) {
+			fprintf(stderr, "gen-seccomp: %s (%d) has no row in seccomp-profiles.c\n", name, nr);
+			missing++;
+		}
+		free(name);
+	}
+	return missing ? -EINVAL : 0;
+}
+
+static int resolve(const struct target *t, struct seccomp_numbers *n)
+{
+	n->arch = t->audit;
+	for (int nr = 0; nr < SECCOMP_CALLS_MAX; nr++)
+		n->row[nr] = -1;
+	for (size_t i = 0; i < seccomp_call_count; i++) {
+		int nr = number_of(t, seccomp_calls[i].name);
+
+		if (nr >= SECCOMP_CALLS_MAX || (nr >= 0 && n->row[nr] >= 0)) {
+			fprintf(stderr, "gen-seccomp: number %d of %s is taken or too large\n", nr, seccomp_calls[i].name);
+			return -EINVAL;
+		}
+		if (nr >= 0)
+			n->row[nr] = (int16_t) i;
+	}
+	return check_complete(t, n);
+}
+
+static void write_numbers(FILE *f, const struct seccomp_numbers *n)
+{
+	fprintf(f, "const struct seccomp_numbers seccomp_numbers = {\n\t.arch = 0x%x,\n\t.row = {", n->arch);
+	for (int nr = 0; nr < SECCOMP_CALLS_MAX; nr++)
+		fprintf(f, "%s%d,", nr % 16 ? " " : "\n\t\t", n->row[nr]);
+	fprintf(f, "\n\t},\n};\n\n");
+}
+
+static int write_filter(FILE *f, const struct seccomp_numbers *n, const struct seccomp_spec *spec)
+{
+	static struct sock_filter insns[INSNS_MAX];
+	int count = seccomp_compile(n, spec, insns, INSNS_MAX);
+
+	if (count < 0)
+		return count;
+	fprintf(f, "static const struct sock_filter filter_%u[] = {", seccomp_spec_key(spec));
+	for (int i = 0; i < count; i++) {
+		fprintf(f, "%s{0x%02x, %u, %u, 0x%x},", i % 6 ? " " : "\n\t", insns[i].code, insns[i].jt, insns[i].jf,
+			insns[i].k);
+	}
+	fprintf(f, "\n};\n");
+	return count;
+}
+
+/* The specs used in practice: each profile, with and without namespaces, with connect and exec reported or not, with all
+ * processors or some; and the broker's. */
+static size_t usual_specs(struct seccomp_spec *specs)
+{
+	size_t count = 0;
+
+	for (int profile = SECCOMP_STRICT; profile <= SECCOMP_DEBUG; profile++) {
+		for (int bits = 0; bits < 16; bits++) {
+			specs[count++] = (struct seccomp_spec){.profile = (enum seccomp_profile) profile,
+							       .no_namespaces = bits & 1,
+							       .notify_connect = bits & 2,
+							       .notify_exec = bits & 4,
+							       .fixed_processors = bits & 8};
+		}
+	}
+	specs[count++] = (struct seccomp_spec){.profile = SECCOMP_BROKER};
+	return count;
+}
+
+static int write_c(FILE *f, const struct seccomp_numbers *n)
+{
+	struct seccomp_spec specs[3 * 16 + 1];
+	int counts[ARRAY_SIZE(specs)];
+	size_t count = usual_specs(specs);
+
+	fprintf(f, "/* Generated by gen-seccomp. */\n#include \"kernel/seccomp-table.h\"\n\n");
+	write_numbers(f, n);
+	for (size_t i = 0; i < count; i++) {
+		counts[i] = write_filter(f, n, &specs[i]);
+		if (counts[i] < 0)
+			return counts[i];
+	}
+	fprintf(f, "\nconst struct seccomp_prebuilt seccomp_prebuilt[] = {\n");
+	for (size_t i = 0; i < count; i++) {
+		uint32_t key = seccomp_spec_key(&specs[i]);
+
+		fprintf(f, "\t{%u, %d, filter_%u},\n", key, counts[i], key);
+	}
+	fprintf(f, "};\nconst size_t seccomp_prebuilt_count = %zu;\n", count);
+	return 0;
+}
+
+static const char *rule_word(unsigned rule)
+{
+	static const char *const words[RULE_MAX] = {
+	    [RULE_ALLOW] = "yes",
+	    [RULE_DENY] = "no",
+	    [RULE_DENY_ENOSYS] = "no (ENOSYS)",
+	    [RULE_ABSENT] = "absent",
+	    [RULE_QUIET_EPERM] = "quiet (EPERM)",
+	};
+
+	return words[rule] ? words[rule] : "checked";
+}
+
+static void markdown_row(FILE *f, const struct seccomp_call *c)
+{
+	static const char *const locks[] = {[LOCK_FREE] = "yes", [LOCK_KEEP] = "as it is", [LOCK_WALL] = "never"};
+
+	fprintf(f, "| `%s` | %s | %s | %s | %s | %s | %s |\n", c->name, rule_word(c->rule[SECCOMP_STRICT]),
+		rule_word(c->rule[SECCOMP_DEFAULT]), rule_word(c->rule[SECCOMP_DEBUG]),
+		c->process == RULE_SAME ? "" : rule_word(c->process), locks[c->lock],
+		seccomp_why_text((enum seccomp_why) c->why));
+}
+
+static void markdown_checks(FILE *f)
+{
+	static const char *const columns[] = {"strict", "default", "debug"};
+
+	fprintf(f, "\n## Checked arguments\n\n| call | profile | what passes |\n| --- | --- | --- |\n");
+	for (size_t i = 0; i < seccomp_call_count; i++) {
+		const struct seccomp_call *c = &seccomp_calls[i];
+		bool same = c->rule[0] == c->rule[1] && c->rule[1] == c->rule[2];
+
+		for (size_t k = 0; k < (same ? 1 : 3); k++) {
+			if (seccomp_rules[c->rule[k]].text)
+				fprintf(f, "| `%s` | %s | %s |\n", c->name, same ? "all" : columns[k],
+					seccomp_rules[c->rule[k]].text);
+		}
+		if (seccomp_rules[c->process].text)
+			fprintf(f, "| `%s` | level process | %s |\n", c->name, seccomp_rules[c->process].text);
+	}
+}
+
+static void write_markdown(FILE *f)
+{
+	fprintf(
+	    f,
+	    "# System calls\n\n"
+	    "Generated from `src/kernel/seccomp-profiles.c` and `seccomp-rules.c` by `gen-seccomp markdown x86_64`; a test says "
+	    "when "
+	    "it is not current.\n\n"
+	    "- **yes**: allowed, at native speed.\n"
+	    "- **checked**: allowed by its arguments, see below.\n"
+	    "- **no**: refused with EPERM (or the errno named) and recorded as a denial.\n"
+	    "- **absent**: answered ENOSYS by the kernel, as on a kernel without the call. These are probes that runtimes make "
+	    "and "
+	    "have a fallback for; no denial. Calls that are not listed are absent.\n"
+	    "- **quiet**: the same with another errno.\n\n"
+	    "The columns are the profiles of `syscalls.profile`; **process** says what is different at the level `process`, "
+	    "where "
+	    "no namespace helps. **allow** says what `syscalls.allow` may do: open the call (yes); nothing, because it is open "
+	    "and what it still refuses holds a wall (as it is); or nothing at all (never: the policy is refused). What differs "
+	    "at "
+	    "the level `process` cannot be opened there. `syscalls.deny` makes any call a **no** and wins over `allow`.\n\n"
+	    "Calls of other tables (i386 by `int 0x80`, x32) are refused with ENOSYS and recorded.\n\n"
+	    "| call | strict | default | debug | process | allow | why |\n| --- | --- | --- | --- | --- | --- | --- |\n");
+	for (size_t i = 0; i < seccomp_call_count; i++) {
+		if (seccomp_calls[i].why != WHY_PROGRAM || seccomp_calls[i].process != RULE_SAME)
+			markdown_row(f, &seccomp_calls[i]);
+	}
+	markdown_checks(f);
+	fprintf(f, "\n## Allowed everywhere\n\n");
+	for (size_t i = 0; i < seccomp_call_count; i++) {
+		if (seccomp_calls[i].why == WHY_PROGRAM && seccomp_calls[i].process == RULE_SAME)
+			fprintf(f, "`%s` ", seccomp_calls[i].name);
+	}
+	fprintf(f, "\n");
+}
+
+static int check_markdown(const char *path)
+{
+	char *expected = NULL, *found = NULL;
+	size_t expected_size = 0, found_size = 0;
+	FILE *f = open_memstream(&expected, &expected_size);
+	int r = -EIO;
+
+	if (!f)
+		return -errno;
+	write_markdown(f);
+	(void) fclose(f);
+	f = fopen(path, "re");
+	if (f) {
+		found = xcalloc(1, expected_size + 2);
+		found_size = fread(found, 1, expected_size + 1, f);
+		(void) fclose(f);
+		r = found_size == expected_size && memcmp(expected, found, expected_size) == 0 ? 0 : -ESTALE;
+	}
+	if (r < 0)
+		fprintf(stderr, "gen-seccomp: %s is missing or not current; write it with: gen-seccomp markdown ARCH\n", path);
+	free(expected);
+	free(found);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	static struct seccomp_numbers numbers;
+	const struct target *t = NULL;
+	int r = -EINVAL;
+
+	for (size_t i = 0; argc >= 3 && i < ARRAY_SIZE(targets); i++) {
+		if (strcmp(targets[i].name, argv[2]) == 0)
+			t = &targets[i];
+	}
+	if (!t || resolve(t, &numbers) < 0)
+		return 1;
+	if (strcmp(argv[1], "c") == 0)
+		r = write_c(stdout, &numbers);
+	else if (strcmp(argv[1], "markdown") == 0) {
+		write_markdown(stdout);
+		r = 0;
+	} else if (strcmp(argv[1], "check") == 0 && argc == 4)
+		r = check_markdown(argv[3]);
+	return r < 0 || fflush(stdout) != 0;
+}

@@ -1,0 +1,85 @@
+/* What the files of a session share. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "kernel/cgroup.h"
+#include "sandbox/ending.h"
+#include "sandbox/session-line.h"
+#include "sandbox/session.h"
+#include "sandbox/supervise.h"
+
+enum { SESSION_PROCESSES_MAX = 1024, SESSION_CONNECTS_MAX = 256 };
+
+enum process_state {
+	PROCESS_STARTING, /* START was sent */
+	PROCESS_RUNNING,
+	PROCESS_LEAVING, /* it has ended; the rest of its tree was killed and is on its way */
+};
+
+/* One process that the daemon asked for, with all that it starts. */
+struct session_process {
+	uint32_t id; /* the daemon's, and the agent's */
+	enum process_state state;
+	bool tty;
+	bool tree;                           /* what it started ends with it */
+	bool killed;                         /* the daemon sent SIGKILL: then no other reason is looked for */
+	pid_t inside;                        /* its pid as the sandbox sees it */
+	pid_t outside;                       /* as we see it; only looked for where there is no group, else 0 */
+	char *command, *cwd;                 /* for sentences */
+	usec_t wall_limit, cpu_limit;        /* ZW_UNLIMITED: none */
+	usec_t wall_due, cpu_due, leave_due; /* CLOCK_MONOTONIC, ZW_UNLIMITED: not set */
+	usec_t started, ended;               /* CLOCK_MONOTONIC */
+	usec_t stood_still;                  /* of the session, when it started */
+	uint64_t oom_before;                 /* out-of-memory kills in the sandbox before it started */
+	usec_t cpu;                          /* by the agent's word: its own and of children that were waited for */
+	uint64_t max_rss;
+	struct evidence evidence;
+	int rest;                   /* without a group: a handle on what is left of its tree, -EBADF */
+	struct cgroup_child *group; /* NULL: none; then its tree is held together by parent links and its session id alone */
+};
+
+struct session {
+	struct session_line line;
+	usec_t begun;
+	bool ready;
+	struct session_process **processes;
+	size_t count, room;
+	struct cgroup_child **left; /* groups in which something is left of a process that has ended */
+	size_t left_count;
+	uint32_t connects[SESSION_CONNECTS_MAX]; /* asked of the agent, not answered */
+	size_t connect_count;
+	uint64_t oom_settled; /* out-of-memory kills that are accounted for */
+	unsigned oom_looks;   /* how often was waited for the last ones */
+	usec_t paused_at;     /* CLOCK_MONOTONIC, 0: it runs */
+	bool stopped;         /* it was paused by signals */
+	struct result result;
+	char end_status[32], end_reason[512]; /* by the daemon's word, "" when it has not asked for the end */
+	struct json_t *(*record)(const struct event *e);
+};
+
+/* Text for a message, fit for JSON whatever bytes of the inside it names. A new reference. */
+json_t *session_text(const char *text);
+
+/* session-request.c: everything that the daemon has sent. */
+void session_requests(struct supervisor *s);
+void session_connected(struct supervisor *s, struct msg_in *m);
+
+/* session-process.c */
+struct session_process *session_process_find(const struct session *n, uint32_t id);
+void session_process_start(struct supervisor *s, uint32_t id, const json_t *m, int *fds, size_t nfds);
+void session_process_message(struct supervisor *s, struct msg_in *m);
+/* Something happened to the rest of its tree. */
+void session_process_event(struct supervisor *s, uint32_t id);
+void session_process_due(struct supervisor *s);
+/* 0 or a positive errno. */
+int session_process_signal(struct supervisor *s, struct session_process *p, int number, bool tree);
+/* The sandbox is gone: tells the end of all that were there. */
+void session_process_all_over(struct supervisor *s);
+void session_process_shift(struct session *n, usec_t by);
+void session_process_schedule(struct supervisor *s);
+bool session_process_outlived(struct supervisor *s, uint64_t kills);
