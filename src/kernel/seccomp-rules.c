@@ -30,6 +30,7 @@ enum {
 	OPTION_NODELAY = 1,
 	OPTION_CORK = 3,
 	OPTION_QUICKACK = 12,
+	OPTION_CONGESTION = 13,
 	OPTION_PKTINFO = 8,
 	OPTION_V6ONLY = 26,
 	OPTION_RECVPKTINFO = 49
@@ -335,11 +336,11 @@ const struct seccomp_rule seccomp_rules[RULE_MAX] = {
 	},
 	/* Filters, upper-layer protocols, zero-copy and other modes of a socket are kernel surface that moving bytes does not need. */
 	[RULE_SETSOCKOPT_BROKER] = {
-		.text = "lingering, keep-alive, buffer sizes, times, delays, the address of a datagram",
+		.text = "lingering, keep-alive, buffer sizes, times, delays, congestion control, the address of a datagram",
 		CLAUSES({.tests = {IN(1, LEVEL_SOCKET), IN(2, SO_REUSEADDR, SO_SNDBUF, SO_RCVBUF, SO_KEEPALIVE, SO_LINGER,
 							  SO_RCVTIMEO_OLD, SO_SNDTIMEO_OLD)},
 			 .verdict = VERDICT_ALLOW},
-			{.tests = {IN(1, PROTO_TCP), IN(2, OPTION_NODELAY, OPTION_CORK, OPTION_QUICKACK)}, .verdict = VERDICT_ALLOW},
+			{.tests = {IN(1, PROTO_TCP), IN(2, OPTION_NODELAY, OPTION_CORK, OPTION_QUICKACK, OPTION_CONGESTION)}, .verdict = VERDICT_ALLOW},
 			{.tests = {IN(1, LEVEL_IP), IN(2, OPTION_PKTINFO)}, .verdict = VERDICT_ALLOW},
 			{.tests = {IN(1, LEVEL_IPV6), IN(2, OPTION_V6ONLY, OPTION_RECVPKTINFO)}, .verdict = VERDICT_ALLOW}),
 		.otherwise = VERDICT_KILL,

@@ -283,7 +283,7 @@ def test_B38_the_runner_is_killed(t):
         return [c for _, c, _ in zw.descendants().values() if c != "python3"] == []
 
     t.until(gone, 5, lambda: f"processes are left: {zw.descendants()}")
-    t.expect(w.run("sh", "-c", "touch again; ls", allow=[ORIGIN], flags=conditions(folder)), code=0, out="again\n")
+    t.expect(w.run("sh", "-c", "touch again; ls again", allow=[ORIGIN], flags=conditions(folder)), code=0, out="again\n")
     t.equal(before.news(), [], "left after the next start")
 
 

@@ -370,7 +370,7 @@ def test_a_client_that_half_closes_is_answered(t):
     t.equal(([a[0] for a in split_answers(data)], how), ([200, 200], "closed"), "answers after the end")
 
 
-@tap.alone
+@tap.asleep
 def test_slow_clients_are_cut(t):
     """All at once, since each takes its time."""
     d = Daemon(t)
@@ -399,7 +399,7 @@ def test_slow_clients_are_cut(t):
         x.start()
     for x in threads:
         x.join()
-    for name, low, high in (("silent", 18, 25), ("half", 18, 25), ("dripping", 18, 25), ("body", 58, 66)):
+    for name, low, high in (("silent", 18, 35), ("half", 18, 35), ("dripping", 18, 35), ("body", 58, 75)):
         took, how, data = results[name]
         t.check(how != "open" and data == b"", f"{name}: {how} {data!r}")
         t.between(took, low, high, f"seconds of {name}")

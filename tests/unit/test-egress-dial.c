@@ -483,6 +483,37 @@ static void a_datagram_socket_is_connected(void **state)
 	assert_int_equal(type, SOCK_DGRAM);
 }
 
+static void expect_congestion_control(struct world *w, const char *wanted)
+{
+	char name[16] = "";
+	socklen_t size = sizeof name - 1;
+
+	assert_true(w->fd >= 0);
+	assert_int_equal(getsockopt(w->fd, IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+	assert_string_equal(name, wanted);
+	fd_close(&w->fd);
+}
+
+static void what_the_host_has_chosen_for_the_world_is_not_used_on_loopback(void **state)
+{
+	struct world *w = *state;
+	static const char path[] = "/proc/sys/net/ipv4/tcp_congestion_control";
+	cleanup_fd int service = serve_at("127.0.0.1", 0, SOCK_STREAM);
+	char world[32] = "";
+
+	NEED_NETWORK(w);
+	(void) fd_write_file_at(AT_FDCWD, path, "cubic"); /* a kernel may have reno and one more */
+	assert_true(fd_read_file_at(AT_FDCWD, path, world, sizeof world) > 0);
+	world[strcspn(world, "\n")] = '\0';
+	if (strcmp(world, "reno") == 0)
+		skip();
+	dial(w, "public.example", false);
+	expect_congestion_control(w, world);
+	map_host(&w->network, "public.example", "127.0.0.1", port_of(service));
+	dial(w, "public.example", false);
+	expect_congestion_control(w, "reno");
+}
+
 /* With one local port to choose from, a connection to that port is one to itself. */
 static void a_socket_that_meets_itself_is_no_connection(void **state)
 {
@@ -517,6 +548,7 @@ int main(void)
 	    WITH(many_silent_addresses_take_few_descriptors),
 	    WITH(a_cancelled_dial_calls_nobody_and_leaves_nothing),
 	    WITH(a_datagram_socket_is_connected),
+	    WITH(what_the_host_has_chosen_for_the_world_is_not_used_on_loopback),
 	    WITH(a_socket_that_meets_itself_is_no_connection),
 	};
 
