@@ -36,8 +36,7 @@ static void get_metrics(struct request *r)
 static void get_info(struct request *r)
 {
 	json_t *levels = json_pack("[s, s]", isolation_name(ISOLATION_PROCESS), isolation_name(ISOLATION_CONTAINER));
-	json_t *info = json_pack("{s:s, s:o, s:[], s:n, s:i}", "version", ZWINGER_VERSION, "levels", levels, "languages",
-				 "ceiling", "running", 0);
+	json_t *info = json_pack("{s:s, s:o, s:n, s:i}", "version", ZWINGER_VERSION, "levels", levels, "ceiling", "running", 0);
 
 	for (size_t i = 0; info != NULL && i < r->daemon->info_count; i++)
 		r->daemon->info[i].add(info, r->daemon->info[i].arg);

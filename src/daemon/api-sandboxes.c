@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "daemon/api-run.h"
 #include "daemon/daemon.h"
+#include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox-events.h"
 #include "daemon/sandbox.h"
 #include "policy/text.h"
@@ -329,7 +330,7 @@ static void told_stats(void *arg, const json_t *m, int *fd)
 	s->usage = json_incref(json_object_get(m, "usage"));
 	respond_json(r, 200,
 		     json_pack("{sO sO? sO si}", "usage", s->usage, "limits", s->limits, "processes",
-			       json_object_get(m, "processes"), "contexts", 0));
+			       json_object_get(m, "processes"), "contexts", (int) sandbox_contexts_count(s)));
 }
 
 static void get_stats(struct request *r)
@@ -367,7 +368,6 @@ static const struct json_field create_fields[] = {
 static const struct json_field timeout_fields[] = {{"timeout", JSON_IN_TEXT | JSON_IN_NUMBER | JSON_IN_REQUIRED}, {NULL, 0}};
 
 #define S "/v1/sandboxes/{id}"
-#define C S "/contexts"
 
 static const struct route routes[] = {
     {"POST", "/v1/sandboxes", SCOPE_CREATE, TAKES_JSON_OR_NOTHING, ROUTE_WORK | ROUTE_IDEMPOTENT, create_fields, post_sandbox,
@@ -385,13 +385,6 @@ static const struct route routes[] = {
     {"GET", S "/logs", SCOPE_USE, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
     {"GET", "/v1/events", SCOPE_ADMIN, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
     {"GET", "/v1/openapi.json", SCOPE_USE, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
-    {"POST", C, SCOPE_USE, TAKES_JSON_OR_NOTHING, ROUTE_WORK, NULL, not_built, NULL, 0},
-    {"GET", C, SCOPE_USE, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
-    {"GET", C "/{cid}", SCOPE_USE, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
-    {"DELETE", C "/{cid}", SCOPE_USE, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
-    {"POST", C "/{cid}/execute", SCOPE_USE, TAKES_JSON, ROUTE_WORK, NULL, not_built, NULL, 0},
-    {"POST", C "/{cid}/interrupt", SCOPE_USE, TAKES_JSON_OR_NOTHING, 0, NULL, not_built, NULL, 0},
-    {"POST", C "/{cid}/restart", SCOPE_USE, TAKES_JSON_OR_NOTHING, ROUTE_WORK, NULL, not_built, NULL, 0},
 };
 
 void api_sandboxes_add(struct daemon *d)

@@ -52,11 +52,15 @@ struct context {
 	bool killed, again; /* killed by us; start a fresh one when it is gone */
 	bool signaling;     /* SIGINT is on its way: nothing new may run before it has arrived */
 	bool held;
+	bool hung_up;     /* it has closed its channel: it has CONTEXT_GRACE to end */
+	bool unsupported; /* it has said that it cannot do its language here */
 	enum context_kind kind;
 	struct bufferevent *channel;
 	struct stream streams[2];
 	struct event *timer; /* of the start, the execution's timeout, the grace */
-	struct event *kick;  /* begins what was queued */
+	usec_t left;         /* of the timer, while the sandbox is paused; ZW_UNLIMITED: it was not set */
+	bool paused;
+	struct event *kick; /* begins what was queued */
 
 	struct execution_queue queue;
 	size_t queued;
@@ -83,8 +87,8 @@ void context_finish(struct context *c, enum execution_status status, const char 
 void context_stop(struct context *c, enum execution_status why, const char *reason);
 /* `again`: start a fresh one when this is gone. */
 void context_kill(struct context *c, bool again);
-/* Everything that waits ends as this interpreter did: it cannot be had. */
-void context_refuse_queue(struct context *c);
+/* Everything that waits ends like this. */
+void context_refuse_queue(struct context *c, enum execution_status status, const char *reason);
 
 /* Callbacks of the line. */
 void context_read_channel(struct bufferevent *bev, void *arg);

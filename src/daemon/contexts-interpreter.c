@@ -87,7 +87,7 @@ int context_start(struct context *c, struct zw_error *e)
 		return zw_error(e, -r, "%s", own.text);
 	}
 	c->alive = true;
-	c->killed = c->again = c->ready = c->came_up = c->signaling = c->held = false;
+	c->killed = c->again = c->ready = c->came_up = c->signaling = c->held = c->hung_up = c->unsupported = false;
 	c->fresh = true;
 	c->count = 0;
 	bufferevent_setcb(c->channel, context_read_channel, NULL, context_channel_event, c);
@@ -167,7 +167,7 @@ void context_ended(struct context *c, const struct context_death *death)
 		context_set_timer(c, ZW_UNLIMITED);
 		c->killed = false;
 		if (!came_up && !again)
-			context_refuse_queue(c); /* it never came up: the next would not either */
+			context_refuse_queue(c, EXECUTION_DIED, c->fault); /* it never came up: the next would not either */
 	}
 	if (!c->freed)
 		context_changed(c);

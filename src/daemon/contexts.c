@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -58,8 +59,29 @@ void context_set_timer(struct context *c, usec_t t)
 	struct timeval tv = {.tv_sec = (time_t) (t / USEC_PER_SEC), .tv_usec = (suseconds_t) (t % USEC_PER_SEC)};
 
 	(void) event_del(c->timer);
-	if (t != ZW_UNLIMITED)
+	c->left = t;
+	if (t != ZW_UNLIMITED && !c->paused)
 		(void) event_add(c->timer, &tv);
+}
+
+void context_pause(struct context *c, bool paused)
+{
+	struct timeval due, now, left;
+
+	if (c->paused == paused)
+		return;
+	c->paused = paused;
+	if (!paused) {
+		context_set_timer(c, c->left);
+		return;
+	}
+	c->left = ZW_UNLIMITED;
+	if (!event_pending(c->timer, EV_TIMEOUT, &due))
+		return;
+	(void) gettimeofday(&now, NULL); /* event_pending() tells the real time at which it is due */
+	timersub(&due, &now, &left);
+	c->left = left.tv_sec < 0 ? 0 : (usec_t) left.tv_sec * USEC_PER_SEC + (usec_t) left.tv_usec;
+	(void) event_del(c->timer);
 }
 
 /* ---- Stopping. ---- */
@@ -125,7 +147,9 @@ static void timer_fired(evutil_socket_t fd, short what, void *arg)
 	(void) fd;
 	(void) what;
 	context_enter(c);
-	if (c->current == NULL) {
+	if (c->hung_up) {
+		context_kill(c, false);
+	} else if (c->current == NULL) {
 		if (c->fault[0] == '\0')
 			(void) snprintf(c->fault, sizeof c->fault, "the interpreter did not become ready in time");
 		context_kill(c, false);
@@ -226,6 +250,7 @@ static void take_message(struct context *c, struct context_message *m, size_t si
 	}
 	if (m->type == MESSAGE_UNSUPPORTED) {
 		(void) snprintf(c->fault, sizeof c->fault, "%s", m->reason);
+		c->unsupported = true;
 		context_kill(c, false);
 		return;
 	}
@@ -288,9 +313,12 @@ void context_channel_event(struct bufferevent *bev, short what, void *arg)
 	bufferevent_free(c->channel);
 	c->channel = NULL;
 	c->ready = false;
-	/* A shell that was replaced by a program (exec) ends with it; nothing else has a reason to go on. */
-	if (c->current == NULL || !c->driver->exit_is_result)
-		context_kill(c, false);
+	/* A shell that was replaced by a program (exec) ends with it; nothing else has a reason to go on. Most often it is
+	 * ending, and how must not be hidden by a signal of ours. */
+	if (c->current == NULL || !c->driver->exit_is_result) {
+		c->hung_up = true;
+		context_set_timer(c, CONTEXT_GRACE);
+	}
 	(void) context_leave(c);
 }
 
@@ -345,19 +373,30 @@ static void send_current(struct context *c)
 	(void) evbuffer_add_buffer(out, c->current->message);
 }
 
-/* Everything that waits ends as this interpreter did: it cannot be had. */
-void context_refuse_queue(struct context *c)
+void context_refuse_queue(struct context *c, enum execution_status status, const char *reason)
 {
 	for (struct execution *x = TAILQ_FIRST(&c->queue); x != NULL && !c->freed; x = TAILQ_FIRST(&c->queue)) {
 		TAILQ_REMOVE(&c->queue, x, link);
 		c->queued--;
-		x->end.status = EXECUTION_DIED;
-		x->end.reason = c->fault;
+		x->end.status = status;
+		x->end.reason = reason;
 		x->end.restarted = true;
 		if (!x->silent)
 			x->callbacks.end(x->ctx, &x->end);
 		execution_free(x);
 	}
+}
+
+void context_end(struct context *c, const char *reason)
+{
+	context_enter(c);
+	context_kill(c, false);
+	c->killed = true; /* nothing begins any more */
+	if (c->current != NULL)
+		context_finish(c, EXECUTION_CANCELED, reason);
+	if (!c->freed)
+		context_refuse_queue(c, EXECUTION_CANCELED, reason);
+	(void) context_leave(c);
 }
 
 /* The next execution, or the interpreter for it. */
@@ -370,7 +409,7 @@ void context_pump(struct context *c)
 	context_enter(c);
 	if (!c->alive) {
 		if (context_start(c, NULL) < 0)
-			context_refuse_queue(c);
+			context_refuse_queue(c, EXECUTION_DIED, c->fault);
 	} else if (c->ready) {
 		TAILQ_REMOVE(&c->queue, x, link);
 		c->queued--;
@@ -511,6 +550,16 @@ enum context_state context_state(const struct context *c)
 	if (c->current != NULL || !TAILQ_EMPTY(&c->queue))
 		return CONTEXT_BUSY;
 	return c->ready ? CONTEXT_IDLE : CONTEXT_STARTING;
+}
+
+bool context_is_unsupported(const struct context *c)
+{
+	return c->unsupported;
+}
+
+bool context_is_up(const struct context *c)
+{
+	return c->ready;
 }
 
 const struct driver *context_driver(const struct context *c)

@@ -31,6 +31,7 @@ enum {
 	CONTEXT_CODE_MAX = 16 << 20,
 	CONTEXT_MESSAGE_MAX = 16 << 20, /* of the interpreter */
 	CONTEXT_RESULTS_MAX = 32 << 20, /* bytes of results of one execution; more are dropped and counted */
+	CONTEXT_OUTPUT_MAX = 64 << 20,  /* of each stream of one execution, whatever the policy says */
 	CONTEXT_LATE_MAX = 64 << 10,    /* output between executions: so much of the newest is told with the next one */
 };
 #define CONTEXT_GRACE (2 * USEC_PER_SEC)
@@ -106,6 +107,8 @@ struct execution_callbacks {
 
 int context_new(struct event_base *base, const struct driver *driver, bool native, const struct context_ops *ops, void *owner,
 		struct context **ret, struct zw_error *e);
+/* Kills the interpreter; what runs and what waits ends as canceled. Only context_free() may follow. */
+void context_end(struct context *c, const char *reason);
 /* Kills the interpreter and drops what waits without a callback. context_ended() must not be called afterwards. NULL is fine. */
 void context_free(struct context *c);
 
@@ -121,10 +124,14 @@ void execution_cancel(struct execution *x);
 void context_interrupt(struct context *c);
 /* Ends the interpreter and starts a fresh one; what runs is canceled, what waits goes on in the new one. */
 void context_restart(struct context *c);
+/* While the sandbox is paused the clocks of its executions stand. */
+void context_pause(struct context *c, bool paused);
 /* Stops taking output, which then stops the interpreter; for a client that is slower than it. */
 void context_hold(struct context *c, bool hold);
 
 enum context_state context_state(const struct context *c);
+bool context_is_unsupported(const struct context *c); /* dead, since it cannot do its language here: context_fault() */
+bool context_is_up(const struct context *c);          /* the interpreter takes work */
 extern const char *const context_state_names[CONTEXT_STATE_MAX];
 const struct driver *context_driver(const struct context *c);
 const char *context_driver_kind(const struct context *c); /* "native" or "ipython" */

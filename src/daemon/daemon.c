@@ -211,6 +211,7 @@ static int make_parts(struct start *s, struct zw_error *e)
 	api_run_add(s->d);
 	api_processes_add(s->d);
 	api_files_add(s->d);
+	api_contexts_add(s->d);
 	return sandboxes_start(s->d, e);
 }
 

@@ -46,8 +46,8 @@ struct files_client *sandbox_files(struct sandbox *s)
 		s->files = NULL;
 		return NULL;
 	}
-	m = json_pack("{ss s[ss] s{} sn sn sn sb sb sb}", "t", "start", "argv", "zwinger-files", s->home, "env", "cwd", "user",
-		      "tty", "tree", 0, "channel", 1, "program", 1);
+	m = json_pack("{ss s[ss] s{} sn sn sn sb sb sb sb}", "t", "start", "argv", "zwinger-files", s->home, "env", "cwd", "user",
+		      "tty", "lasting", 1, "tree", 0, "channel", 1, "program", 1);
 	{
 		const int fds[] = {ends.in, ends.out, ends.err, ends.channel, program};
 

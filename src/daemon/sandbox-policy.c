@@ -230,6 +230,8 @@ int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, 
 		    .text = policy_stack_json(stack),
 		    .template = template != NULL ? xstrdup(template) : NULL,
 		    .isolation = resolved.isolation,
+		    .time = resolved.limits.time,
+		    .cpu_time = resolved.limits.cpu_time,
 		    .output = resolved.limits.output,
 		    .output_kill = resolved.limits.on_output_limit == OUTPUT_KILL,
 		};

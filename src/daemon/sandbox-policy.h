@@ -11,8 +11,9 @@ struct sandbox_policy {
 	char *text;     /* for the launcher */
 	char *template; /* its name; NULL: none was named */
 	enum isolation_level isolation;
-	uint64_t output;  /* bytes of each stream, ZW_UNLIMITED */
-	bool output_kill; /* what is over ends the process */
+	usec_t time, cpu_time; /* of each command and execution; ZW_UNLIMITED */
+	uint64_t output;       /* bytes of each stream, ZW_UNLIMITED */
+	bool output_kill;      /* what is over ends the process */
 };
 
 struct sandbox_policies {

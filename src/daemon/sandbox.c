@@ -13,6 +13,7 @@
 #include "daemon/metrics.h"
 #include "daemon/processes.h"
 #include "daemon/sandbox-ceiling.h"
+#include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox-events.h"
 
 enum { SWEEP_SECONDS = 10 };
@@ -95,6 +96,7 @@ static void call_waiters(struct sandbox *s)
 static void destroy(struct sandbox *s)
 {
 	link_out(s->all, s);
+	sandbox_contexts_free(s);
 	processes_free(s);
 	sandbox_events_free(s);
 	if (s->files != NULL)
@@ -166,6 +168,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 		files_client_end(s->files, "the sandbox has ended"); /* sets s->files to NULL, once all calls are told */
 	s->session = session_free(s->session);
 	processes_sandbox_ended(s);
+	sandbox_contexts_ended(s);
 	if (started) {
 		metrics_add(all->daemon->metrics, METRIC_SANDBOXES_ENDED, METRIC_LABELS(s->end_status), 1);
 		sandbox_event(s, "ended", json_pack("{ss ss}", "status", s->end_status, "reason", s->end_reason));
@@ -284,6 +287,7 @@ void sandbox_set_paused(struct sandbox *s, bool paused)
 		s->state = SANDBOX_RUNNING;
 		arm(s, s->left);
 	}
+	sandbox_contexts_pause(s, paused);
 	count_states(s->all);
 	sandbox_event(s, paused ? "paused" : "resumed", json_object());
 }

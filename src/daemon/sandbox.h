@@ -17,8 +17,10 @@
 
 struct daemon;
 struct files_client;
+struct interpreter;
 struct launcher_client;
 struct process;
+struct sandbox_context;
 struct sandbox_events;
 
 enum { SANDBOX_ID_SIZE = 25, SANDBOX_BUCKETS = 4096, SANDBOX_RECORDS_MAX = 10000 };
@@ -73,6 +75,9 @@ struct sandbox {
 	struct files_client *files;
 	uint32_t files_id; /* of its start */
 	struct sandbox_events *events;
+	struct sandbox_context *contexts; /* oldest first */
+	struct interpreter *interpreters;
+	uint64_t context_numbers;
 };
 
 /* What POST /v1/sandboxes says; texts and objects are borrowed. */

@@ -78,6 +78,8 @@ void session_process_event(struct supervisor *s, uint32_t id);
 void session_process_due(struct supervisor *s);
 /* 0 or a positive errno. */
 int session_process_signal(struct supervisor *s, struct session_process *p, int number, bool tree);
+/* From now on it may use so much processor time ("cpu_usec"; null: any amount). 0 or a positive errno. */
+int session_process_meter(struct supervisor *s, struct session_process *p, const struct json_t *m);
 /* The sandbox is gone: tells the end of all that were there. */
 void session_process_all_over(struct supervisor *s);
 void session_process_shift(struct session *n, usec_t by);

@@ -294,6 +294,7 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 {
 	struct session *n = s->work;
 	struct session_process *p = xcalloc(1, sizeof *p);
+	bool lasting = json_is_true(json_object_get(m, "lasting"));
 
 	*p = (struct session_process){
 	    .id = id,
@@ -301,8 +302,8 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 	    .tty = (r->start.flags & START_TTY) != 0,
 	    .command = xstrdup(r->argv[0]),
 	    .cwd = xstrdup(r->cwd),
-	    .wall_limit = limit_of(m, "timeout_usec", s->plan->limits.time),
-	    .cpu_limit = limit_of(m, "cpu_usec", s->plan->limits.cpu_time),
+	    .wall_limit = limit_of(m, "timeout_usec", lasting ? ZW_UNLIMITED : s->plan->limits.time),
+	    .cpu_limit = limit_of(m, "cpu_usec", lasting ? ZW_UNLIMITED : s->plan->limits.cpu_time),
 	    .wall_due = ZW_UNLIMITED,
 	    .cpu_due = ZW_UNLIMITED,
 	    .leave_due = ZW_UNLIMITED,
@@ -645,6 +646,22 @@ int session_process_signal(struct supervisor *s, struct session_process *p, int 
 	else
 		r = channel_send_signal(&s->channel, p->id, number, tree, &e);
 	return -r;
+}
+
+int session_process_meter(struct supervisor *s, struct session_process *p, const json_t *m)
+{
+	usec_t more = limit_of(m, "cpu_usec", ZW_UNLIMITED), used;
+
+	if (p->state != PROCESS_RUNNING)
+		return ESRCH;
+	p->cpu_limit = p->cpu_due = ZW_UNLIMITED;
+	if (more != ZW_UNLIMITED) {
+		used = cpu_of(s, p);
+		p->cpu_limit = used + more < used ? ZW_UNLIMITED : used + more;
+		p->cpu_due = now_monotonic() + limits_cpu_step(s, more);
+	}
+	session_process_schedule(s);
+	return 0;
 }
 
 bool session_process_outlived(struct supervisor *s, uint64_t kills)

@@ -57,6 +57,13 @@ static void on_signal(struct supervisor *s, const struct message *m)
 	tell_done(n, m->id, error, error == ESRCH ? "there is no such process, or it has ended" : NULL, NULL);
 }
 
+static void on_meter(struct supervisor *s, const struct message *m)
+{
+	struct session_process *p = session_process_find(s->work, number_of(m->json, "process"));
+
+	tell_done(s->work, m->id, p != NULL ? session_process_meter(s, p, m->json) : ESRCH, NULL, NULL);
+}
+
 static void on_resize(struct supervisor *s, const struct message *m)
 {
 	struct session *n = s->work;
@@ -217,8 +224,8 @@ static const struct handler {
 	const char *type;
 	void (*handle)(struct supervisor *s, const struct message *m);
 } handlers[] = {
-    {"start", on_start},   {"signal", on_signal}, {"resize", on_resize}, {"connect", on_connect}, {"pause", on_pause},
-    {"resume", on_resume}, {"stats", on_stats},   {"secret", on_secret}, {"end", on_end},
+    {"start", on_start}, {"signal", on_signal}, {"meter", on_meter}, {"resize", on_resize}, {"connect", on_connect},
+    {"pause", on_pause}, {"resume", on_resume}, {"stats", on_stats}, {"secret", on_secret}, {"end", on_end},
 };
 
 static const struct handler *handler_of(const json_t *m)

@@ -10,11 +10,12 @@
  * daemon -> supervisor
  *
  *     start    {"id", "argv": [...], "env": {...}, "cwd", "user": uid | null, "tty": {"rows", "columns"} | null,
- *              "timeout_usec"?: wall time of this process, "cpu_usec"?, "tree": bool (end the whole tree when the process
- *              ends), "channel": bool, "program": bool}
+ *              "timeout_usec"?: wall time of this process, "cpu_usec"?, "lasting"?: bool, "tree": bool (end the whole tree
+ *              when the process ends), "channel": bool, "program": bool}
  *              fds: stdin, stdout, stderr (none with tty), then, with "channel", the program's descriptor 3, then, with
  *              "program", a sealed memory file that is executed in place of argv[0]
  *     signal   {"id", "process": id of its start, "signal": number, "tree": bool}
+ *     meter    {"id", "process", "cpu_usec": n | null}: so much processor time from now on, in place of its limit of before
  *     resize   {"id", "process", "rows", "columns"}
  *     connect  {"id", "port"}: to a port inside
  *     pause, resume, stats {"id"}
@@ -41,7 +42,8 @@
  * The supervisor ends the sandbox when the line closes, or when a message is none (no object, a member twice).
  *
  * "env" goes over the environment of the policy; a relative "cwd" is below HOME, and without one it is the policy's. The policy's
- * limits.time and limits.cpu_time hold for each process, and neither "timeout_usec" nor "cpu_usec" goes beyond them. With "tree",
+ * limits.time and limits.cpu_time hold for each process, and neither "timeout_usec" nor "cpu_usec" goes beyond them; a "lasting"
+ * one (an interpreter, whose executions the daemon times) has no others than those of its own. With "tree",
  * and after a limit of its own, "exited" comes when the whole tree is gone. Processes that are there when the sandbox ends are
  * told as "canceled".
  *

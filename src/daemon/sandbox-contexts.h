@@ -1,0 +1,76 @@
+/* The contexts of one sandbox: its interpreters as processes of its session, found by id or, for the default one of a language,
+ * by that language. Every interface of the daemon (native, E2B, MCP) works on them through this and contexts.h.
+ *
+ * A context lives until it is removed or its sandbox has ended; a pointer is good from one event of the loop to the next only as
+ * long as that has not happened: keep the ids. Everything happens in the event loop. Not thread safe. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "daemon/contexts.h"
+#include "daemon/problem.h"
+
+struct sandbox;
+struct interpreter;
+
+enum { CONTEXT_ID_SIZE = 37, CONTEXT_NAME_MAX = 255, SANDBOX_CONTEXTS_MAX = 64 };
+
+struct sandbox_context {
+	struct sandbox_context *next; /* the one made after it */
+	struct sandbox *sandbox;
+	char id[CONTEXT_ID_SIZE]; /* a UUID: the E2B wire has nothing else to keep others out */
+	char *name, *cwd;         /* name: NULL when it has none; cwd: absolute, or below HOME */
+	json_t *env;              /* over that of the sandbox */
+	usec_t created;           /* real time */
+	bool is_default;          /* of its language */
+	bool missing;             /* its interpreter is not in the sandbox */
+	struct context *context;
+	struct interpreter *interpreter; /* the running one, or NULL */
+	uint64_t metered;                /* executions whose processor time was limited */
+	uint64_t number;                 /* in the order of creation, from 1 */
+	void (*on_up)(void *arg, struct sandbox_context *x);
+	void *up_arg;
+};
+
+/* Texts and objects are borrowed. */
+struct context_wish {
+	const char *language;   /* NULL: python */
+	const char *name, *cwd; /* or NULL */
+	const json_t *env;      /* or NULL */
+	bool is_default;
+};
+
+/* Starts an interpreter. 0 and *ret, or -EINVAL with a problem. `up` (may be NULL) is called once, later: the interpreter takes
+ * work, or could not be had (context_state() is CONTEXT_DEAD; `missing` tells why, context_fault() in words), or, with NULL, was
+ * removed. */
+int sandbox_context_new(struct sandbox *s, const struct context_wish *wish, void (*up)(void *arg, struct sandbox_context *x),
+			void *arg, struct sandbox_context **ret, struct problem *p);
+/* By id, or by language the default context of that. NULL: there is none. */
+struct sandbox_context *sandbox_context_find(struct sandbox *s, const char *name);
+/* The same, but a default context that is not there is made. NULL with a problem. */
+struct sandbox_context *sandbox_context_get(struct sandbox *s, const char *name, struct problem *p);
+/* `up` of sandbox_context_new() is not to be called any more. */
+void sandbox_context_forget(struct sandbox_context *x);
+/* Ends its interpreter; its executions end as canceled. */
+void sandbox_context_remove(struct sandbox_context *x);
+size_t sandbox_contexts_count(const struct sandbox *s);
+/* CONTEXT. A new reference. */
+json_t *sandbox_context_to_json(const struct sandbox_context *x);
+
+/* context_execute() within the limits of the policy; `ask` needs code, env and timeout (ZW_UNLIMITED: no more than the policy's).
+ * Its errors, and -ESHUTDOWN while the sandbox does not run. */
+int sandbox_context_execute(struct sandbox_context *x, struct execution_ask *ask, const struct execution_callbacks *callbacks,
+			    void *ctx, struct execution **ret);
+/* For the metrics, by who told the client how it ended. */
+void sandbox_context_count(const struct sandbox_context *x, enum execution_status status);
+
+/* ---- For sandbox.c. ---- */
+
+void sandbox_contexts_pause(struct sandbox *s, bool paused);
+/* The session is over, and every request to it was answered. */
+void sandbox_contexts_ended(struct sandbox *s);
+/* Without any callback. */
+void sandbox_contexts_free(struct sandbox *s);
