@@ -67,6 +67,8 @@ json_t *session_text(const char *text);
 
 /* session-request.c: everything that the daemon has sent. */
 void session_requests(struct supervisor *s);
+/* Nobody is at the other end: ends the sandbox. */
+void session_line_over(struct supervisor *s, const char *why);
 void session_connected(struct supervisor *s, struct msg_in *m);
 
 /* session-process.c */

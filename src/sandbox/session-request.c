@@ -238,7 +238,7 @@ static const struct handler *handler_of(const json_t *m)
 	return NULL;
 }
 
-static void line_over(struct supervisor *s, const char *why)
+void session_line_over(struct supervisor *s, const char *why)
 {
 	struct session *n = s->work;
 
@@ -265,7 +265,8 @@ void session_requests(struct supervisor *s)
 		if (r == 0)
 			return;
 		if (r < 0) {
-			line_over(s, r == -EPROTO ? "the daemon sent what is no message" : "the daemon has closed its line");
+			session_line_over(s,
+					  r == -EPROTO ? "the daemon sent what is no message" : "the daemon has closed its line");
 			return;
 		}
 		m.json = json;

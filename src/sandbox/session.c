@@ -128,6 +128,9 @@ static int session_watch(struct supervisor *s)
 {
 	struct session *n = s->work;
 
+	/* A message that could not be sent closes the line, and the end of the line is not told twice. */
+	if (n->line.fd < 0 && !s->ended)
+		session_line_over(s, "the daemon does not listen any more");
 	return session_line_watch(&n->line, s->epoll, TAG_LINE);
 }
 

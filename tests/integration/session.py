@@ -368,6 +368,18 @@ def test_the_end_of_the_line_ends_everything(t):
     t.equal(s.launcher.gone(s), 0, "status of the supervisor")
 
 
+def test_a_daemon_that_does_not_listen_ends_everything(t):
+    """The supervisor learns of it by a message that cannot be sent, which is not the way it learns of a line that has ended."""
+    s = one(t)
+    p = s.start("sh", "-c", "setsid sleep 60 & echo; read line")
+    p.read_line()
+    pids = t.until(lambda: len(session.inside_of(s.facts["pid"])) == 3 and session.inside_of(s.facts["pid"]), PATIENCE, "the processes are not there")
+    s.line.sock.shutdown(socket.SHUT_RD)
+    p.close_input()  # its end is the message
+    t.until(lambda: not any(session.alive(p) for p in pids), PATIENCE, "something lives")
+    t.equal(s.launcher.gone(s), 0, "status of the supervisor")
+
+
 def test_a_killed_supervisor_leaves_nothing(t):
     l = session.Launcher(t)
     for _ in range(5):

@@ -285,9 +285,9 @@ def inside_of(agent):
     found = {}
     if alive(agent):
         found[agent] = "agent"
-    for pid, (parent, comm, state) in zw.descendants().items():
-        if state not in ("Z", "X") and parent in found and pid != agent:
-            found[pid] = comm
+    left = {pid: (parent, comm) for pid, (parent, comm, state) in zw.descendants().items() if state not in ("Z", "X") and pid != agent}
+    while below := {pid: comm for pid, (parent, comm) in left.items() if parent in found and pid not in found}:  # a child may have the lower number
+        found.update(below)
     return found
 
 
