@@ -23,3 +23,4 @@ void api_sandboxes_add(struct daemon *d);
 void api_processes_add(struct daemon *d);
 void api_files_add(struct daemon *d);
 void api_contexts_add(struct daemon *d);
+void api_record_add(struct daemon *d);

@@ -382,9 +382,6 @@ static const struct route routes[] = {
     {"GET", S "/events", SCOPE_USE, TAKES_NOTHING, ROUTE_LASTING, NULL, get_events, NULL, 0},
     {"GET", "/v1/templates", SCOPE_USE, TAKES_NOTHING, 0, NULL, list_templates, NULL, 0},
     {"POST", S "/fork", SCOPE_CREATE, TAKES_JSON_OR_NOTHING, ROUTE_WORK, NULL, not_built, NULL, 0},
-    {"GET", S "/logs", SCOPE_USE, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
-    {"GET", "/v1/events", SCOPE_ADMIN, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
-    {"GET", "/v1/openapi.json", SCOPE_USE, TAKES_NOTHING, 0, NULL, not_built, NULL, 0},
 };
 
 void api_sandboxes_add(struct daemon *d)

@@ -203,15 +203,21 @@ static int make_server(struct start *s, struct zw_error *e)
 	return 0;
 }
 
+void daemon_add_routes(struct daemon *d)
+{
+	api_health_add(d);
+	api_keys_add(d);
+	api_sandboxes_add(d);
+	api_run_add(d);
+	api_processes_add(d);
+	api_files_add(d);
+	api_contexts_add(d);
+	api_record_add(d);
+}
+
 static int make_parts(struct start *s, struct zw_error *e)
 {
-	api_health_add(s->d);
-	api_keys_add(s->d);
-	api_sandboxes_add(s->d);
-	api_run_add(s->d);
-	api_processes_add(s->d);
-	api_files_add(s->d);
-	api_contexts_add(s->d);
+	daemon_add_routes(s->d);
 	return sandboxes_start(s->d, e);
 }
 

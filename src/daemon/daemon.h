@@ -103,5 +103,7 @@ int daemon_announce(struct daemon *d, struct zw_error *e);
 
 /* ---- The modules with routes. ---- */
 
+/* All of them. Needs d->router alone. */
+void daemon_add_routes(struct daemon *d);
 void api_health_add(struct daemon *d);
 void api_keys_add(struct daemon *d);

@@ -20,6 +20,7 @@ enum {
 	ROOM_MIN = 4096,
 	CHUNKS_MAX = 65536,
 	KEEP_DEFAULT = 8 * 1024 * 1024,
+	KEEP_CAPTURED = 64 * 1024, /* of each stream */
 };
 
 struct chunk {
@@ -192,6 +193,35 @@ int process_capture_init(struct process *p, uint64_t output)
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+/* Moves the last `size` bytes from the end of `from` to `to`; returns how many there were. */
+static size_t take_end(struct evbuffer *from, char *to, size_t size)
+{
+	size_t have = evbuffer_get_length(from), part = have < size ? have : size;
+
+	(void) evbuffer_drain(from, have - part);
+	return evbuffer_remove(from, to, part) >= 0 ? part : 0;
+}
+
+void process_capture_keep(struct process *p)
+{
+	for (unsigned i = 0; i < STREAMS; i++) {
+		struct captured *c = &p->streams[i].captured;
+		char data[KEEP_CAPTURED];
+		size_t end = take_end(c->tail, data, sizeof data), size;
+
+		memmove(data + sizeof data - end, data, end);
+		/* What was left out between head and tail makes no line of the two. */
+		size = c->dropped > 0 ? 0 : take_end(c->head, data, sizeof data - end);
+		if (size < sizeof data - end)
+			memmove(data + size, data + sizeof data - end, end);
+		add_chunk(p, i, data, size + end);
+		p->dropped += p->streams[i].bytes - (size + end);
+		evbuffer_free(c->head);
+		evbuffer_free(c->tail);
+		*c = (struct captured){0};
+	}
 }
 
 /* ---- Pipes. ---- */
@@ -420,6 +450,18 @@ void process_follow(struct process *p, struct request *r, uint64_t from)
 	request_on_gone(r, on_gone);
 	sse_on_room(sse, on_room);
 	process_readers_wake(p);
+}
+
+bool process_chunk(const struct process *p, uint64_t number, struct chunk_view *ret)
+{
+	const struct chunk *c = p->first;
+
+	while (c != NULL && c->number < number)
+		c = c->next;
+	if (c == NULL)
+		return false;
+	*ret = (struct chunk_view){.number = c->number, .stream = c->stream, .data = c->data, .size = c->size};
+	return true;
 }
 
 void process_output_free(struct process *p)

@@ -409,7 +409,7 @@ void processes_sweep(struct sandbox *s)
 		older = p->older;
 		if (p->state != PROCESS_ENDED || p->readers != NULL || p->held)
 			continue;
-		if (p->capture || p->failed || (s->process_count > RECORDS_MIN && now - p->ended > RECORD_KEEP))
+		if (p->failed || (s->process_count > RECORDS_MIN && now - p->ended > RECORD_KEEP))
 			destroy(p);
 	}
 }

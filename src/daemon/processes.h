@@ -102,6 +102,17 @@ void process_on_input_moved(struct process *p, void (*moved)(void *arg), void *a
 /* Takes the request over: SSE of its output from chunk `from` on. */
 void process_follow(struct process *p, struct request *r, uint64_t from);
 
+/* The first kept chunk with this number or a later one; false: there is none. `data` is good until the next event of the loop. */
+struct chunk_view {
+	uint64_t number;
+	unsigned stream;
+	const char *data;
+	size_t size;
+};
+bool process_chunk(const struct process *p, uint64_t number, struct chunk_view *ret);
+/* The result of a captured one is told: the newest bytes of its streams become chunks, for the logs. */
+void process_capture_keep(struct process *p);
+
 /* ---- For sandbox.c. ---- */
 
 void processes_sandbox_ended(struct sandbox *s);

@@ -1,95 +1,42 @@
 #include "daemon/sandbox-events.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "daemon/api.h"
+#include "daemon/event-log.h"
 #include "daemon/sandbox.h"
-#include "daemon/sse.h"
 
-enum { EVENTS_MAX = 1000, EVENT_BYTES_MAX = 16384 };
+enum { OWN_EVENTS_MAX = 1000, OWN_BYTES_MAX = 1024 * 1024, ALL_EVENTS_MAX = 10000, ALL_BYTES_MAX = 8 * 1024 * 1024 };
 
-struct reader {
-	struct reader *next;
-	struct sandbox_events *of;
-	struct sse *sse;
-	uint64_t at; /* number of the next event to send */
-	bool follow;
-};
-
-/* A ring: event n is at n % EVENTS_MAX. */
-struct sandbox_events {
-	char *texts[EVENTS_MAX];
-	char kinds[EVENTS_MAX][24];
-	uint64_t first, next;
-	struct reader *readers;
-	bool over;
-};
-
-static void reader_end(struct reader *r)
+static struct event_log *log_of(struct sandbox *s)
 {
-	struct reader **at = &r->of->readers;
-
-	while (*at != r)
-		at = &(*at)->next;
-	*at = r->next;
-	sse_end(r->sse);
-	free(r);
-}
-
-static void pump(struct reader *r)
-{
-	const struct sandbox_events *e = r->of;
-
-	if (r->at < e->first)
-		r->at = e->first; /* older ones are not kept */
-	for (; r->at < e->next && sse_room(r->sse); r->at++)
-		sse_send_text(r->sse, r->at, e->kinds[r->at % EVENTS_MAX], e->texts[r->at % EVENTS_MAX]);
-	if (r->at == e->next && (e->over || !r->follow))
-		reader_end(r);
-}
-
-static void pump_all(struct sandbox_events *e)
-{
-	for (struct reader *r = e->readers, *next; r != NULL; r = next) {
-		next = r->next;
-		pump(r);
-	}
-}
-
-static struct sandbox_events *events_of(struct sandbox *s)
-{
-	if (s->events == NULL) {
-		s->events = xcalloc(1, sizeof *s->events);
-		s->events->first = s->events->next = 1;
-	}
+	if (s->events == NULL)
+		s->events = event_log_new(OWN_EVENTS_MAX, OWN_BYTES_MAX, 1);
 	return s->events;
+}
+
+/* Numbers of all begin with the time, so that they go on growing from one life of the service to the next. */
+static struct event_log *log_of_all(struct sandboxes *all)
+{
+	if (all->events == NULL)
+		all->events = event_log_new(ALL_EVENTS_MAX, ALL_BYTES_MAX, now_realtime());
+	return all->events;
 }
 
 void sandbox_event(struct sandbox *s, const char *kind, json_t *members)
 {
-	struct sandbox_events *e = events_of(s);
-	size_t at = e->next % EVENTS_MAX;
-	char *text;
+	struct event_entry *e;
 
 	(void) json_object_set_new(members, "schema", json_string("zwinger.event/1"));
 	(void) json_object_set_new(members, "time", json_time(now_realtime()));
 	(void) json_object_set_new(members, "sandbox_id", json_string(s->id));
-	(void) json_object_set_new(members, "kind", json_string(kind));
-	text = json_dumps(members, JSON_COMPACT);
-	json_decref(members);
-	if (text == NULL || strlen(text) > EVENT_BYTES_MAX) {
-		free(text);
+	e = event_entry_new(kind, members);
+	if (e == NULL)
 		return;
-	}
-	free(e->texts[at]);
-	e->texts[at] = text;
-	(void) snprintf(e->kinds[at], sizeof e->kinds[at], "%s", kind);
-	e->next++;
-	if (e->next - e->first > EVENTS_MAX)
-		e->first++;
-	pump_all(e);
+	event_log_add(log_of(s), e);
+	event_log_add(log_of_all(s->all), e);
+	event_entry_unref(e);
 }
 
 /* The kinds of the wire alone become names of events. */
@@ -112,50 +59,21 @@ void sandbox_event_of(struct sandbox *s, const char *kind, const json_t *m)
 
 void sandbox_events_over(struct sandbox *s)
 {
-	if (s->events == NULL)
-		return;
-	s->events->over = true;
-	pump_all(s->events);
+	if (s->events != NULL)
+		event_log_over(s->events);
 }
 
 void sandbox_events_free(struct sandbox *s)
 {
-	struct sandbox_events *e = s->events;
-
-	if (e == NULL)
-		return;
-	while (e->readers != NULL)
-		reader_end(e->readers);
-	for (size_t i = 0; i < EVENTS_MAX; i++)
-		free(e->texts[i]);
-	free(e);
-	s->events = NULL;
-}
-
-static void on_gone(struct request *r)
-{
-	reader_end(r->data);
-}
-
-static void on_room(struct request *r)
-{
-	pump(r->data);
+	s->events = event_log_free(s->events);
 }
 
 void sandbox_events_follow(struct sandbox *s, struct request *r, bool follow)
 {
-	struct sandbox_events *e = events_of(s);
-	struct sse *sse = sse_begin(r);
-	struct reader *reader;
+	event_log_follow(log_of(s), r, follow && s->state != SANDBOX_ENDED);
+}
 
-	if (sse == NULL)
-		return;
-	reader = xcalloc(1, sizeof *reader);
-	*reader = (struct reader){
-	    .next = e->readers, .of = e, .sse = sse, .at = sse_last_id(r, 0) + 1, .follow = follow && s->state != SANDBOX_ENDED};
-	e->readers = reader;
-	r->data = reader;
-	request_on_gone(r, on_gone);
-	sse_on_room(sse, on_room);
-	pump(reader);
+void sandboxes_events_follow(struct sandboxes *all, struct request *r, bool follow)
+{
+	event_log_follow(log_of_all(all), r, follow);
 }

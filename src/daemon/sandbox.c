@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "daemon/daemon.h"
+#include "daemon/event-log.h"
 #include "daemon/files-client.h"
 #include "daemon/launcher-client.h"
 #include "daemon/log.h"
@@ -623,6 +624,7 @@ struct sandboxes *sandboxes_free(struct sandboxes *all)
 		destroy(all->newest);
 	if (all->sweep != NULL)
 		event_free(all->sweep);
+	all->events = event_log_free(all->events);
 	all->launcher = launcher_client_free(all->launcher);
 	sandbox_policies_done(&all->policies);
 	free(all);

@@ -21,7 +21,7 @@ struct interpreter;
 struct launcher_client;
 struct process;
 struct sandbox_context;
-struct sandbox_events;
+struct event_log;
 
 enum { SANDBOX_ID_SIZE = 25, SANDBOX_BUCKETS = 4096, SANDBOX_RECORDS_MAX = 10000 };
 
@@ -36,6 +36,7 @@ struct sandboxes {
 	size_t live, ended;
 	uint64_t next_number;
 	struct event *sweep;
+	struct event_log *events; /* of all, NULL before the first */
 	bool stopping;
 };
 
@@ -74,7 +75,7 @@ struct sandbox {
 	size_t holds; /* requests that keep a process of it */
 	struct files_client *files;
 	uint32_t files_id; /* of its start */
-	struct sandbox_events *events;
+	struct event_log *events;
 	struct sandbox_context *contexts; /* oldest first */
 	struct interpreter *interpreters;
 	uint64_t context_numbers;
