@@ -5,7 +5,8 @@
 #include "daemon/api.h"
 #include "daemon/daemon.h"
 #include "daemon/metrics.h"
-#include "policy/policy.h"
+#include "daemon/sandbox-levels.h"
+#include "daemon/sandbox.h"
 
 static void get_health(struct request *r)
 {
@@ -20,8 +21,9 @@ static void get_ready(struct request *r)
 		refuse(r, PROBLEM_UNAVAILABLE, "try again when it is up", "the daemon is about to end");
 }
 
-static void get_metrics(struct request *r)
+static void measured(void *arg)
 {
+	struct request *r = arg;
 	struct evbuffer *b = evbuffer_new();
 
 	metrics_set(r->daemon->metrics, METRIC_HTTP_CONNECTIONS, NULL, r->daemon->http.count);
@@ -33,14 +35,26 @@ static void get_metrics(struct request *r)
 		evbuffer_free(b);
 }
 
-static void get_info(struct request *r)
+/* The figures of sandboxes are with their supervisors. */
+static void get_metrics(struct request *r)
 {
-	json_t *levels = json_pack("[s, s]", isolation_name(ISOLATION_PROCESS), isolation_name(ISOLATION_CONTAINER));
-	json_t *info = json_pack("{s:s, s:o, s:n, s:i}", "version", ZWINGER_VERSION, "levels", levels, "ceiling", "running", 0);
+	sandboxes_measure(r->daemon->sandboxes, measured, r);
+}
+
+static void levels_tried(void *arg, const json_t *levels)
+{
+	struct request *r = arg;
+	json_t *info = json_pack("{s:s, s:O, s:n, s:i}", "version", ZWINGER_VERSION, "levels",
+				 (json_t *) (uintptr_t) levels, "ceiling", "running", 0);
 
 	for (size_t i = 0; info != NULL && i < r->daemon->info_count; i++)
 		r->daemon->info[i].add(info, r->daemon->info[i].arg);
 	respond_json(r, 200, info);
+}
+
+static void get_info(struct request *r)
+{
+	sandbox_levels(r->daemon->sandboxes, levels_tried, r);
 }
 
 static const struct route routes[] = {

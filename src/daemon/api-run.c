@@ -258,9 +258,9 @@ static void over(struct run *run, struct process *p)
 	struct sandbox *s = run->sandbox;
 	bool gone = request_is_gone(run->request);
 
-	run->document = result_of(s, p);
-	if (p->state == PROCESS_ENDED && !p->failed && !run->alone)
+	if (!p->failed && !run->alone)
 		process_capture_keep(p);
+	run->document = result_of(s, p);
 	run->process = NULL; /* its record may go */
 	if (gone)
 		(void) json_object_set_new(run->document, "status", json_string("canceled"));

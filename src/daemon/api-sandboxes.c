@@ -328,6 +328,7 @@ static void told_stats(void *arg, const json_t *m, int *fd)
 	}
 	json_decref(s->usage);
 	s->usage = json_incref(json_object_get(m, "usage"));
+	sandbox_account(s, m);
 	respond_json(r, 200,
 		     json_pack("{sO sO? sO si}", "usage", s->usage, "limits", s->limits, "processes",
 			       json_object_get(m, "processes"), "contexts", (int) sandbox_contexts_count(s)));

@@ -142,8 +142,7 @@ static void grow(struct event_log *log)
 
 void event_log_add(struct event_log *log, struct event_entry *e)
 {
-	while (log->next > log->first &&
-	       (log->next - log->first >= log->events_max || log->bytes + e->size > log->bytes_max))
+	while (log->next > log->first && (log->next - log->first >= log->events_max || log->bytes + e->size > log->bytes_max))
 		drop_first(log);
 	if (log->next - log->first == log->room)
 		grow(log);

@@ -13,7 +13,8 @@ struct request;
 
 enum { EVENT_BYTES_MAX = 16384, EVENT_KIND_SIZE = 24 };
 
-/* `members` (taken over) gets "kind"; NULL: without memory, or too long. `kind` is a word of ours. One reference, the caller's. */
+/* `members` (taken over) gets "kind"; NULL: without memory, or too long. `kind` is a word of ours. One reference, the caller's.
+ */
 struct event_entry *event_entry_new(const char *kind, json_t *members);
 void event_entry_unref(struct event_entry *e);
 
@@ -25,6 +26,6 @@ struct event_log *event_log_free(struct event_log *log);
 void event_log_add(struct event_log *log, struct event_entry *e);
 /* No more will come: who follows is sent the rest, and the end. */
 void event_log_over(struct event_log *log);
-/* Takes the request over: from behind its Last-Event-ID, or the beginning. Where events are not kept any more an event "lost" with
- * their "count" stands in their place. Without `follow` the stream ends at the present. */
+/* Takes the request over: from behind its Last-Event-ID, or the beginning. Where events are not kept any more an event "lost"
+ * with their "count" stands in their place. Without `follow` the stream ends at the present. */
 void event_log_follow(struct event_log *log, struct request *r, bool follow);

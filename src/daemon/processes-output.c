@@ -195,32 +195,30 @@ int process_capture_init(struct process *p, uint64_t output)
 	return 0;
 }
 
-/* Moves the last `size` bytes from the end of `from` to `to`; returns how many there were. */
-static size_t take_end(struct evbuffer *from, char *to, size_t size)
+/* Copies the last `size` bytes; returns how many there were. */
+static size_t copy_end(struct evbuffer *from, char *to, size_t size)
 {
 	size_t have = evbuffer_get_length(from), part = have < size ? have : size;
+	struct evbuffer_ptr at;
 
-	(void) evbuffer_drain(from, have - part);
-	return evbuffer_remove(from, to, part) >= 0 ? part : 0;
+	if (part == 0 || evbuffer_ptr_set(from, &at, have - part, EVBUFFER_PTR_SET) < 0)
+		return 0;
+	return evbuffer_copyout_from(from, &at, to, part) == (ev_ssize_t) part ? part : 0;
 }
 
 void process_capture_keep(struct process *p)
 {
 	for (unsigned i = 0; i < STREAMS; i++) {
-		struct captured *c = &p->streams[i].captured;
+		const struct captured *c = &p->streams[i].captured;
 		char data[KEEP_CAPTURED];
-		size_t end = take_end(c->tail, data, sizeof data), size;
+		size_t end = copy_end(c->tail, data, sizeof data), size;
 
 		memmove(data + sizeof data - end, data, end);
 		/* What was left out between head and tail makes no line of the two. */
-		size = c->dropped > 0 ? 0 : take_end(c->head, data, sizeof data - end);
-		if (size < sizeof data - end)
-			memmove(data + size, data + sizeof data - end, end);
+		size = c->dropped > 0 ? 0 : copy_end(c->head, data, sizeof data - end);
+		memmove(data + size, data + sizeof data - end, end);
 		add_chunk(p, i, data, size + end);
 		p->dropped += p->streams[i].bytes - (size + end);
-		evbuffer_free(c->head);
-		evbuffer_free(c->tail);
-		*c = (struct captured){0};
 	}
 }
 

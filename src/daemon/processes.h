@@ -110,7 +110,7 @@ struct chunk_view {
 	size_t size;
 };
 bool process_chunk(const struct process *p, uint64_t number, struct chunk_view *ret);
-/* The result of a captured one is told: the newest bytes of its streams become chunks, for the logs. */
+/* Copies the newest bytes that a captured one has written into chunks, for the logs. */
 void process_capture_keep(struct process *p);
 
 /* ---- For sandbox.c. ---- */

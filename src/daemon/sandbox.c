@@ -16,6 +16,7 @@
 #include "daemon/sandbox-ceiling.h"
 #include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox-events.h"
+#include "daemon/sandbox-levels.h"
 
 enum { SWEEP_SECONDS = 10 };
 
@@ -168,6 +169,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 	if (s->files != NULL)
 		files_client_end(s->files, "the sandbox has ended"); /* sets s->files to NULL, once all calls are told */
 	s->session = session_free(s->session);
+	sandbox_measure_over(s);
 	processes_sandbox_ended(s);
 	sandbox_contexts_ended(s);
 	if (started) {
@@ -348,19 +350,7 @@ static void on_refused(void *arg, const json_t *m)
 
 static void on_event(void *arg, const char *kind, const json_t *m)
 {
-	struct sandbox *s = arg;
-
-	if (strcmp(kind, "denial") == 0) {
-		const char *of = json_string_value(json_object_get(json_object_get(m, "record"), "kind"));
-		static const char *const kinds[] = {"syscall", "file", "network", "dns", "http", "process"};
-		const char *label = "other";
-
-		for (size_t i = 0; of != NULL && i < ARRAY_SIZE(kinds); i++)
-			if (strcmp(kinds[i], of) == 0)
-				label = kinds[i];
-		metrics_add(s->all->daemon->metrics, METRIC_DENIALS, METRIC_LABELS(label), 1);
-	}
-	sandbox_event_of(s, kind, m);
+	sandbox_event_of(arg, kind, m);
 }
 
 static void on_ended(void *arg, const json_t *m)
@@ -381,6 +371,7 @@ static void on_ended(void *arg, const json_t *m)
 	s->last_word = json_incref((json_t *) (uintptr_t) m);
 	json_decref(s->usage);
 	s->usage = json_incref(json_object_get(m, "usage"));
+	sandbox_account(s, m);
 	finish(s, json_string_value(json_object_get(m, "status")), json_string_value(json_object_get(m, "reason")));
 }
 
@@ -560,15 +551,21 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 
 static void on_scrape(void *arg)
 {
+	const struct sandboxes *all = arg;
+
 	count_states(arg);
+	metrics_set(all->daemon->metrics, METRIC_SANDBOXES_MEMORY_BYTES, NULL, sandboxes_memory(all));
 }
 
 static void add_info(json_t *info, void *arg)
 {
 	struct sandboxes *all = arg;
+	json_int_t running = 0;
 
+	for (const struct sandbox *s = all->newest; s != NULL; s = s->older)
+		running += s->state == SANDBOX_RUNNING;
 	(void) json_object_set_new(info, "ceiling", ceiling_to_json(&all->policies.ceiling));
-	(void) json_object_set_new(info, "running", json_integer((json_int_t) all->live));
+	(void) json_object_set_new(info, "running", json_integer(running));
 }
 
 static void launcher_gone(void *arg)
@@ -625,6 +622,8 @@ struct sandboxes *sandboxes_free(struct sandboxes *all)
 	if (all->sweep != NULL)
 		event_free(all->sweep);
 	all->events = event_log_free(all->events);
+	all->measure = sandbox_measure_free(all->measure);
+	all->levels = sandbox_levels_free(all->levels);
 	all->launcher = launcher_client_free(all->launcher);
 	sandbox_policies_done(&all->policies);
 	free(all);

@@ -22,6 +22,8 @@ struct launcher_client;
 struct process;
 struct sandbox_context;
 struct event_log;
+struct sandbox_measure;
+struct sandbox_levels;
 
 enum { SANDBOX_ID_SIZE = 25, SANDBOX_BUCKETS = 4096, SANDBOX_RECORDS_MAX = 10000 };
 
@@ -37,6 +39,8 @@ struct sandboxes {
 	uint64_t next_number;
 	struct event *sweep;
 	struct event_log *events; /* of all, NULL before the first */
+	struct sandbox_measure *measure;
+	struct sandbox_levels *levels;
 	bool stopping;
 };
 
@@ -45,6 +49,13 @@ struct sandbox_waiter {
 	struct sandbox_waiter *next;
 	void (*call)(void *arg, struct sandbox *s);
 	void *arg;
+};
+
+/* What is counted of a sandbox for the metrics, as of its last word about it. */
+enum { DENIAL_KINDS = 7 };
+struct sandbox_figures {
+	uint64_t cpu_usec, memory, sent, received, connections, denials[DENIAL_KINDS];
+	bool asked;
 };
 
 struct sandbox {
@@ -67,6 +78,7 @@ struct sandbox {
 	json_t *last_word;                                   /* "ended", NULL when there was none */
 	char *home;
 	usec_t setup;
+	struct sandbox_figures figures;
 	char end_status[32], end_reason[512];
 	struct problem problem; /* why it did not start; its errors are ours */
 	struct sandbox_waiter *waiters;
@@ -107,6 +119,18 @@ void sandbox_set_paused(struct sandbox *s, bool paused);
 
 const char *sandbox_state_name(enum sandbox_state state);
 json_t *sandbox_to_json(const struct sandbox *s);
+
+/* ---- sandbox-figures.c ---- */
+
+/* Adds to the metrics what "stats" or "ended" say more than before. */
+void sandbox_account(struct sandbox *s, const json_t *m);
+/* Asks all that live for their figures; `call` comes once, when they have answered, or have not in a second. At once where there
+ * is nobody to ask. */
+void sandboxes_measure(struct sandboxes *all, void (*call)(void *arg), void *arg);
+/* It is over, and answers no more. */
+void sandbox_measure_over(struct sandbox *s);
+uint64_t sandboxes_memory(const struct sandboxes *all);
+struct sandbox_measure *sandbox_measure_free(struct sandbox_measure *m);
 
 struct request;
 /* The sandbox of r->params[0]; NULL with the request refused: there is none, it has ended, and with `work` that it is paused. */

@@ -462,6 +462,14 @@ uint64_t cgroup_oom_kills(const struct cgroup *c)
 	return stats.oom_kills;
 }
 
+uint64_t cgroup_memory(const struct cgroup *c)
+{
+	struct cgroup_stats stats = nothing_known;
+
+	read_figures(c, CGROUP_BIT(CGROUP_MEMORY), false, &stats);
+	return stats.memory_current;
+}
+
 int cgroup_kill(const struct cgroup *c)
 {
 	const struct cgroup_part *p = v2_part(c);

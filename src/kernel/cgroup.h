@@ -69,6 +69,8 @@ usec_t cgroup_cpu(const struct cgroup *c);
 
 /* Out-of-memory kills alone. ZW_UNLIMITED when unknown. */
 uint64_t cgroup_oom_kills(const struct cgroup *c);
+/* Memory in use now. ZW_UNLIMITED when unknown. */
+uint64_t cgroup_memory(const struct cgroup *c);
 
 /* Kills every process of the group at once where the kernel can (v2 cgroup.kill); 0, or -ENOTSUP. */
 int cgroup_kill(const struct cgroup *c);

@@ -65,6 +65,9 @@ struct session {
 /* Text for a message, fit for JSON whatever bytes of the inside it names. A new reference. */
 json_t *session_text(const char *text);
 
+/* How many denials there were by kind, and connections. A new reference. */
+json_t *session_totals(const struct result *r);
+
 /* session-request.c: everything that the daemon has sent. */
 void session_requests(struct supervisor *s);
 /* Nobody is at the other end: ends the sandbox. */

@@ -174,16 +174,19 @@ static void on_resume(struct supervisor *s, const struct message *m)
 static void on_stats(struct supervisor *s, const struct message *m)
 {
 	struct session *n = s->work;
-	uint64_t processes = supervisor_usage(s);
-	struct processes_sum sum;
+	uint64_t processes = supervisor_usage(s), memory = cgroup_memory(s->sandbox->cgroup);
+	struct processes_sum sum = {0};
 
-	if (processes == ZW_UNLIMITED) {
+	if (processes == ZW_UNLIMITED || memory == ZW_UNLIMITED)
 		processes_measure(s->sandbox->pid, 0, &sum);
+	if (processes == ZW_UNLIMITED)
 		processes = sum.tasks;
-	}
+	if (memory == ZW_UNLIMITED)
+		memory = sum.resident; /* what is shared counts for each */
 	session_line_send(&n->line,
-			  json_pack("{ss sI so sI}", "t", "stats", "id", (json_int_t) m->id, "usage", result_usage(s->result),
-				    "processes", (json_int_t) processes),
+			  json_pack("{ss sI so sI sI so}", "t", "stats", "id", (json_int_t) m->id, "usage",
+				    result_usage(s->result), "processes", (json_int_t) processes, "memory_bytes",
+				    (json_int_t) memory, "totals", session_totals(s->result)),
 			  NULL);
 }
 

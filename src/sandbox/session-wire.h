@@ -34,10 +34,11 @@
  *     exited   {"id", "exit_code" | null, "signal": number | null, "status": as in the result document, "reason", "cpu_usec",
  *              "max_rss", "oom_kills" | null, "wall_usec"}
  *     done     {"id", "errno": 0 | n, "message"?} to signal, resize, pause, resume, secret; to connect with fd
- *     stats    {"id", "usage": as in the result document, "processes"}
+ *     stats    {"id", "usage": as in the result document, "processes", "memory_bytes": now, "totals"}: how many "denials" (an
+ *              object, by kind) and "connections" there were
  *     event    {"kind": "denial" | "connection" | "limit" | "exec", "record": the object of docs/audit.md}
  *              {"kind": "lost", "count"}: so many could not be told in time
- *     ended    {"status", "reason", "usage", "denials", "connections", "files"}: last message
+ *     ended    {"status", "reason", "usage", "denials", "connections", "files", "totals"}: last message
  *
  * The supervisor ends the sandbox when the line closes, or when a message is none (no object, a member twice).
  *

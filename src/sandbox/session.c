@@ -38,6 +38,21 @@ json_t *session_text(const char *text)
 	return escaped != NULL ? json_string(escaped) : json_null();
 }
 
+json_t *session_totals(const struct result *r)
+{
+	json_t *denials = json_object();
+
+	for (size_t i = 0; i < r->denials.count; i++) {
+		const struct denial_entry *d = &r->denials.items[i];
+		json_int_t sum = json_integer_value(json_object_get(denials, d->kind)) + (json_int_t) d->count;
+
+		(void) json_object_set_new(denials, d->kind, json_integer(sum));
+	}
+	if (r->denials.other > 0)
+		(void) json_object_set_new(denials, "other", json_integer((json_int_t) r->denials.other));
+	return json_pack("{so sI}", "denials", denials, "connections", (json_int_t) r->connections.total);
+}
+
 /* ---- Ready. ---- */
 
 static const char *const tree_mechanisms[] = {
@@ -202,9 +217,10 @@ static void tell_ended(struct session *n)
 	const struct result *r = &n->result;
 
 	session_line_send(&n->line,
-			  json_pack("{ss so so so so so so}", "t", "ended", "status", session_text(n->end_status), "reason",
+			  json_pack("{ss so so so so so so so}", "t", "ended", "status", session_text(n->end_status), "reason",
 				    session_text(n->end_reason), "usage", result_usage(r), "denials", result_denials(&r->denials),
-				    "connections", connections_to_json(&r->connections), "files", result_files(r)),
+				    "connections", connections_to_json(&r->connections), "files", result_files(r), "totals",
+				    session_totals(r)),
 			  NULL);
 	session_line_drain(&n->line, LAST_WORD_PATIENCE);
 }

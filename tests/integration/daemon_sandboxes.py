@@ -260,7 +260,7 @@ def test_templates_of_the_operator(t):
 def test_what_is_not_built_says_so(t):
     d = serve(t)
     s = Sandbox(t, d)
-    for method, path in (("POST", "/fork"), ("GET", "/logs"), ("GET", "/files/watch?path=/")):
+    for method, path in (("POST", "/fork"), ("GET", "/files/watch?path=/")):
         r = s.ask(method, path)
         t.equal((r.status, r.code), (501, "not_supported"), path)
 
