@@ -47,6 +47,16 @@ void router_add_front(struct router *router, bool (*front)(struct request *r))
 		router->fronts[router->front_count++] = front;
 }
 
+const struct route *router_at(const struct router *router, size_t index)
+{
+	for (size_t t = 0; t < router->table_count; t++) {
+		if (index < router->tables[t].count)
+			return &router->tables[t].routes[index];
+		index -= router->tables[t].count;
+	}
+	return NULL;
+}
+
 /* ---- Finding. ---- */
 
 /* Does the path match? *ret_rank tells of two matches the better one: a literal text counts more than a parameter, the first

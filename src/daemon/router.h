@@ -8,6 +8,9 @@
 struct router *router_new(void);
 struct router *router_free(struct router *router);
 
+/* Every route, in the order of registration; NULL behind the last. */
+const struct route *router_at(const struct router *router, size_t index);
+
 /* What the server is given as its dispatch(). Uses r->daemon->router. */
 void router_dispatch(struct request *r);
 
