@@ -197,6 +197,14 @@ static json_t *usage_of(const struct process *p)
 	return u;
 }
 
+/* What the supervisor told with the end; nothing where the program did not run. */
+static json_t *list_of(const struct process *p, const char *name)
+{
+	json_t *list = json_object_get(p->exit, name);
+
+	return list != NULL ? json_incref(list) : json_array();
+}
+
 static json_t *result_of(const struct sandbox *s, const struct process *p)
 {
 	const char *reason = json_string_value(json_object_get(p->exit, p->failed ? "message" : "reason"));
@@ -219,8 +227,8 @@ static json_t *result_of(const struct sandbox *s, const struct process *p)
 	(void) json_object_set(o, "enforcement", s->enforcement);
 	if (json_array_size(s->not_enforced) > 0)
 		(void) json_object_set(o, "not_enforced", s->not_enforced);
-	(void) json_object_set_new(o, "denials", json_array());
-	(void) json_object_set_new(o, "connections", json_array());
+	(void) json_object_set_new(o, "denials", list_of(p, "denials"));
+	(void) json_object_set_new(o, "connections", list_of(p, "connections"));
 	(void) json_object_set_new(o, "files", json_pack("{sn sn sn}", "created", "modified", "deleted"));
 	return o;
 }

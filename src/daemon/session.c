@@ -162,6 +162,13 @@ static bool whole_or_null(const json_t *m, const char *key)
 	return json_is_integer(v) || json_is_null(v);
 }
 
+static bool list_or_none(const json_t *m, const char *key)
+{
+	const json_t *v = json_object_get(m, key);
+
+	return v == NULL || json_is_array(v);
+}
+
 static bool good_ready(const json_t *m)
 {
 	return has_text(m, "home") && has_text(m, "cwd") && has_object(m, "enforcement") && has_whole(m, "setup_usec") &&
@@ -186,7 +193,8 @@ static bool good_ended(const json_t *m)
 static bool good_exited(const json_t *m)
 {
 	return whole_or_null(m, "exit_code") && whole_or_null(m, "signal") && has_text(m, "status") && has_text(m, "reason") &&
-	       has_whole(m, "cpu_usec") && has_whole(m, "max_rss") && has_whole(m, "wall_usec");
+	       has_whole(m, "cpu_usec") && has_whole(m, "max_rss") && has_whole(m, "wall_usec") && list_or_none(m, "denials") &&
+	       list_or_none(m, "connections");
 }
 
 static struct asked *asked_of(struct session *s, const json_t *m)

@@ -168,6 +168,16 @@ static int on_inbound(struct control *c, struct incoming *m)
 	return 0;
 }
 
+static int on_sync(struct control *c, struct incoming *m)
+{
+	json_int_t id = json_integer_value(json_object_get(m->object, "id"));
+
+	if (id <= 0 || id > INT32_MAX)
+		return -EPROTO;
+	control_sync(c, (uint32_t) id);
+	return 0;
+}
+
 static int on_end(struct control *c, struct incoming *m)
 {
 	(void) m;
@@ -180,7 +190,8 @@ static const struct {
 	const char *name;
 	int (*handle)(struct control *c, struct incoming *m);
 } kinds[] = {
-    {"listeners", on_listeners}, {"publish", on_publish}, {"secret", on_secret}, {"inbound", on_inbound}, {"end", on_end},
+    {"listeners", on_listeners}, {"publish", on_publish}, {"secret", on_secret},
+    {"inbound", on_inbound},     {"sync", on_sync},       {"end", on_end},
 };
 
 static int dispatch(struct control *c, struct incoming *m)

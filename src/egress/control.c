@@ -12,7 +12,7 @@
 #include "egress/control-line.h"
 #include "egress/quota.h"
 
-enum { FINISH_USEC = 2000000, FINISH_ROUNDS = 4, REQUESTS_SIZE_MAX = CONTROL_MESSAGE_MAX - 8192 };
+enum { SYNC_USEC = 100000, FINISH_USEC = 2000000, FINISH_ROUNDS = 4, REQUESTS_SIZE_MAX = CONTROL_MESSAGE_MAX - 8192 };
 
 static const char *const protocol_names[] = {
     [NET_TCP] = "tcp", [NET_TLS] = "tls", [NET_HTTP] = "http", [NET_HTTPS] = "https", [NET_UDP] = "udp"};
@@ -34,6 +34,8 @@ void control_free(struct control *c)
 	control_forget_inbounds(c);
 	if (c->readable != NULL)
 		event_free(c->readable);
+	if (c->sync != NULL)
+		event_free(c->sync);
 	refusals_free(c->refusals);
 	tally_free(c->tally);
 	outbox_free(c->outbox);
@@ -213,6 +215,48 @@ int control_ready(struct control *c, const char *ca, int bundle, int java, struc
 	return r < 0 ? zw_errno(e, -r, "cannot tell the supervisor that the broker is ready") : 0;
 }
 
+/* ---- All that has happened. ---- */
+
+static void answer_syncs(struct control *c)
+{
+	drained(c);
+	for (; c->sync_count > 0; c->sync_count--) {
+		json_t *message = message_new("synced");
+
+		set_number(message, "id", c->syncs[c->sync_count - 1]);
+		(void) send_urgent(c, message);
+	}
+	(void) event_del(c->sync);
+}
+
+/* A connection whose end inside has closed may still have to close outside, which takes its time; one that is used by others
+ * never ends. */
+static void on_sync(evutil_socket_t fd, short what, void *ctx)
+{
+	static const struct timeval patience = {.tv_usec = SYNC_USEC};
+	struct control *c = ctx;
+
+	(void) fd;
+	if (c->sync_count > 0 && !LIST_EMPTY(&c->broker->flows) && (what & EV_TIMEOUT) == 0 && event_add(c->sync, &patience) == 0)
+		return;
+	answer_syncs(c);
+}
+
+void control_sync(struct control *c, uint32_t id)
+{
+	if (c->sync_count == CONTROL_SYNCS_MAX)
+		answer_syncs(c);
+	c->syncs[c->sync_count++] = id;
+	/* It comes after whatever is ready now: what was sent or closed inside has been seen then. */
+	event_active(c->sync, EV_READ, 0);
+}
+
+void control_flow_gone(struct control *c)
+{
+	if (c->sync_count > 0 && LIST_EMPTY(&c->broker->flows))
+		event_active(c->sync, EV_READ, 0);
+}
+
 void control_start(struct control *c)
 {
 	struct event_base *base = c->broker->base;
@@ -224,6 +268,8 @@ void control_start(struct control *c)
 	/* Before any connection: a secret or a listener that was sent first is there first. */
 	(void) event_priority_set(c->readable, 0);
 	(void) event_add(c->readable, NULL);
+	c->sync = event_new(base, -1, 0, on_sync, c);
+	(void) event_priority_set(c->sync, event_base_get_npriorities(base) - 1);
 }
 
 void control_refusal(struct control *c, const struct refusal *r)

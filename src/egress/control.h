@@ -8,7 +8,9 @@
  * at most 64 a message; after the config, before or after ready publish    {"entries": [{"port": 8080, "label":
  * "127.0.0.1:9000"}, ...]} with one listening socket of the host each secret     {"name": ..., "value": ... | null}: null
  * revokes; again with another value: replaces inbound    {"id": N} with fd: a connection to the port inside; {"id": N, "error":
- * "..."}: there is none end        close everything, report, say bye, exit broker -> supervisor ready      confined and serving;
+ * "..."}: there is none sync       {"id": N}: answer when all that has happened until now is told, connections that close
+ * included; one that stays open is waited for no longer than a tenth of a second end        close everything, report, say bye,
+ * exit broker -> supervisor ready      confined and serving;
  * {"ca": PEM | null, "java": bool}; with https rules, fd 0: memory file with the trust bundle (host's certificates and the CA of
  * this run), fd 1, if "java": memory file with the same as a JKS key store refused    {"why": sentence}: it cannot start name
  * {"name": ..., "address": "198.18.1.0"}: given out by the stub connection {"host": name or address, "port", "protocol",
@@ -19,7 +21,7 @@
  * "rule"? (nearest or broken one), "why": sentence, "count"}. Host "(others)": more different ones than could be kept apart limit
  * {"which": "bytes_out" | "bytes_in" | "requests" | "connections", "kill": bool} inbound    {"id": N, "port": 8080}: somebody
  * connected to a published port usage      {"sent", "received"}: of the whole run, with every tenth of a second in which they
- * changed, and before bye bye        last message */
+ * changed, and before bye synced     {"id"} bye        last message */
 #pragma once
 
 #include "egress/broker.h"
@@ -62,6 +64,8 @@ struct refusal {
 
 void control_refusal(struct control *c, const struct refusal *r);
 void control_connection(struct control *c, const struct flow *f);
+/* It has left the list of flows. */
+void control_flow_gone(struct control *c);
 void control_name(struct control *c, const char *name, uint32_t address);
 void control_limit(struct control *c, const char *which, bool kill);
 void control_usage(struct control *c, uint64_t sent, uint64_t received);

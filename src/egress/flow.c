@@ -150,6 +150,7 @@ void flow_close(struct flow *f)
 		return;
 	control_connection(f->broker->control, f);
 	LIST_REMOVE(f, link);
+	control_flow_gone(f->broker->control);
 	connections_count(f->broker, -1);
 	free_requests(f);
 	free(f);

@@ -22,8 +22,8 @@
 #include "egress/tls.h"
 #include "egress/udp.h"
 
-/* Two kinds of priority: messages of the supervisor, and all else. */
-enum { PRIORITIES = 2 };
+/* Priorities: messages of the supervisor, all else, and what comes after everything that is ready. */
+enum { PRIORITIES = 3 };
 /* Descriptors beside those of connections; and what one connection takes: two sockets, a pipe now and then. */
 enum { DESCRIPTORS_SPARE = 1024, DESCRIPTORS_EACH = 4, CONNECTIONS_MIN = 16 };
 

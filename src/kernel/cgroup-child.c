@@ -146,6 +146,39 @@ usec_t cgroup_child_cpu(const struct cgroup_child *g)
 	return ZW_UNLIMITED;
 }
 
+/* A line is "3:cpuacct:/a/zwinger-12-ab/p7". */
+static uint32_t number_of_line(const char *line, size_t size)
+{
+	static const char prefix[] = CGROUP_PREFIX;
+	const char *end = line + size, *child = memrchr(line, '/', size);
+	const char *parent = child != NULL ? memrchr(line, '/', (size_t) (child - line)) : NULL;
+	uint64_t number;
+
+	if (parent == NULL || strncmp(parent + 1, prefix, sizeof prefix - 1) != 0 || child[1] != 'p')
+		return 0;
+	child += 2;
+	return cgroup_parse_u64(&child, &number) && child == end && number <= UINT32_MAX ? (uint32_t) number : 0;
+}
+
+uint32_t cgroup_child_of(pid_t pid)
+{
+	char path[32], text[4096];
+	uint32_t number = 0;
+	ssize_t n;
+
+	(void) snprintf(path, sizeof path, "/proc/%d/cgroup", (int) pid);
+	n = fd_read_file_at(AT_FDCWD, path, text, sizeof text);
+	if (n <= 0)
+		return 0;
+	for (const char *line = text; *line != '\0' && number == 0;) {
+		size_t size = strcspn(line, "\n");
+
+		number = number_of_line(line, size);
+		line += size + (line[size] == '\n');
+	}
+	return number;
+}
+
 /* ---- Its processes. ---- */
 
 /* Pids as seen from here, from cgroup.procs. Each is given to `found`; returns how many there were, or negative errno. */

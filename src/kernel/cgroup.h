@@ -105,6 +105,9 @@ int cgroup_child_kill(const struct cgroup_child *g);
 /* A descriptor that becomes ready (*ret_events) when it is time to call this again; -ENOENT when nobody is left in it. Owned by
  * `g`, and closed by the next call at the latest when that returns another. */
 int cgroup_child_wait_fd(struct cgroup_child *g, short *ret_events);
+/* The number of the one that a process or thread of any sandbox of ours is in; 0: none. Where several sandboxes have such a
+ * number, the caller knows whose process it is. */
+uint32_t cgroup_child_of(pid_t pid);
 /* Removes and frees; false when somebody is still in it. *g may be NULL. */
 bool cgroup_child_remove(struct cgroup_child **g);
 /* Frees alone: the group goes with the sandbox's. */

@@ -139,6 +139,8 @@ static void note_connection(struct supervisor *s, const json_t *m)
 {
 	json_t *entry = connections_add(&s->result->connections, m);
 
+	if (entry != NULL && s->workload->connection != NULL)
+		s->workload->connection(s, m);
 	if (entry != NULL && s->observer != NULL && s->plan->audit_network)
 		s->observer->event(s->observer->ctx, &(struct event){.kind = EVENT_CONNECTION,
 								     .when = now_realtime(),
@@ -172,6 +174,14 @@ static void note_limit(struct supervisor *s, const json_t *m)
 	}
 }
 
+static void note_synced(struct supervisor *s, const json_t *m)
+{
+	json_int_t id = json_integer_value(json_object_get(m, "id"));
+
+	if (id > 0 && id <= INT32_MAX && s->workload->synced != NULL)
+		s->workload->synced(s, (uint32_t) id);
+}
+
 /* Somebody connected to a published port: the agent connects inside. */
 static void ask_inside(struct supervisor *s, const json_t *m)
 {
@@ -202,8 +212,8 @@ static void handle(struct supervisor *s, const json_t *m)
 		const char *type;
 		void (*handle)(struct supervisor *s, const json_t *m);
 	} handlers[] = {
-	    {"name", note_name},   {"denied", note_denial}, {"connection", note_connection},
-	    {"usage", note_usage}, {"limit", note_limit},   {"inbound", ask_inside},
+	    {"name", note_name},   {"denied", note_denial}, {"connection", note_connection}, {"usage", note_usage},
+	    {"limit", note_limit}, {"inbound", ask_inside}, {"synced", note_synced},
 	};
 	const char *type = text_of(m, "t");
 

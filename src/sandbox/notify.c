@@ -145,6 +145,8 @@ static uint64_t record(struct supervisor *s, struct denial *what, const struct s
 	bool summary = times > 10;
 	char comm[32], detail[256];
 
+	if (s->workload->denied != NULL)
+		s->workload->denied(s, what, n != NULL ? (pid_t) n->pid : 0);
 	if (s->observer == NULL || times == 0 || (summary && !is_power_of_ten(times)))
 		return times;
 	what->count = times;

@@ -464,6 +464,17 @@ size_t processes_signal_tree(pid_t agent, pid_t root, int number)
 	return count;
 }
 
+bool processes_tree_has(pid_t agent, pid_t root, pid_t pid)
+{
+	struct members m = {.root = root};
+	bool has;
+
+	processes_walk(agent, false, member_one, &m);
+	has = is_listed(&m, pid);
+	free(m.list);
+	return has;
+}
+
 int processes_tree_open(pid_t agent, pid_t root)
 {
 	struct members m = {.root = root};

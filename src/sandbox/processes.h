@@ -48,6 +48,7 @@ bool processes_any_dying(pid_t agent);
 /* Where no control group keeps them together: `root`, what is below it, and what is still in the session that it leads, `root`
  * itself gone or not. What has left both, as a daemon does, is not found. */
 usec_t processes_tree_cpu(pid_t agent, pid_t root);
+bool processes_tree_has(pid_t agent, pid_t root, pid_t pid);
 /* Returns how many there were. */
 size_t processes_signal_tree(pid_t agent, pid_t root, int number);
 /* A handle (pidfd) on one of them that is not a zombie, the caller's; -ENOENT when there is none. */

@@ -39,6 +39,9 @@ struct session_process {
 	usec_t cpu;                          /* by the agent's word: its own and of children that were waited for */
 	uint64_t max_rss;
 	struct evidence evidence;
+	struct denials denials; /* with `tree`: of it, and those that may be anybody's */
+	struct connections connections;
+	bool settling;              /* it is over, and the broker is asked for the rest */
 	int rest;                   /* without a group: a handle on what is left of its tree, -EBADF */
 	struct cgroup_child *group; /* NULL: none; then its tree is held together by parent links and its session id alone */
 };
@@ -81,6 +84,9 @@ void session_process_message(struct supervisor *s, struct msg_in *m);
 /* Something happened to the rest of its tree. */
 void session_process_event(struct supervisor *s, uint32_t id);
 void session_process_due(struct supervisor *s);
+void session_process_denied(struct supervisor *s, const struct denial *what, pid_t pid);
+void session_process_connection(struct supervisor *s, const json_t *report);
+void session_process_synced(struct supervisor *s, uint32_t id);
 /* 0 or a positive errno. */
 int session_process_signal(struct supervisor *s, struct session_process *p, int number, bool tree);
 /* From now on it may use so much processor time ("cpu_usec"; null: any amount). 0 or a positive errno. */

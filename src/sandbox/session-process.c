@@ -21,12 +21,15 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "sandbox/egress-internal.h"
 #include "sandbox/processes.h"
+#include "sandbox/result-json.h"
 #include "sandbox/session-internal.h"
 
 enum { OOM_LOOKS_MAX = 50 };
 
-#define LEAVE_PATIENCE (2 * USEC_PER_SEC) /* for processes that were killed and cannot die */
+#define SETTLE_PATIENCE (1 * USEC_PER_SEC) /* the broker has its own, which is less */
+#define LEAVE_PATIENCE (2 * USEC_PER_SEC)  /* for processes that were killed and cannot die */
 
 struct session_process *session_process_find(const struct session *n, uint32_t id)
 {
@@ -75,6 +78,8 @@ static void drop(struct session *n, struct session_process *p)
 	if (p->group != NULL)
 		leave_group(n, p->group);
 	fd_close(&p->rest);
+	denials_done(&p->denials);
+	connections_done(&p->connections);
 	free(p->command);
 	free(p->cwd);
 	free(p);
@@ -427,21 +432,39 @@ static void tell_exited(struct supervisor *s, struct session_process *p, const c
 	bool has = p->evidence.has_main_status;
 	int status_word = p->evidence.wait_status;
 	usec_t ended = p->ended != 0 ? p->ended : now_monotonic(), still = s->stood_still - p->stood_still;
+	json_t *m;
 
-	session_line_send(&n->line,
-			  json_pack("{ss sI so so ss so sI sI so sI}", "t", "exited", "id", (json_int_t) p->id, "exit_code",
-				    has && WIFEXITED(status_word) ? json_integer(WEXITSTATUS(status_word)) : json_null(),
-				    "signal", has && WIFSIGNALED(status_word) ? json_integer(WTERMSIG(status_word)) : json_null(),
-				    "status", status, "reason", session_text(reason), "cpu_usec", (json_int_t) cpu_of(s, p),
-				    "max_rss", (json_int_t) p->max_rss, "oom_kills", number_or_null(p->evidence.oom_kills),
-				    "wall_usec", (json_int_t) (ended - p->started - still)),
-			  NULL);
+	m = json_pack("{ss sI so so ss so sI sI so sI}", "t", "exited", "id", (json_int_t) p->id, "exit_code",
+		      has && WIFEXITED(status_word) ? json_integer(WEXITSTATUS(status_word)) : json_null(), "signal",
+		      has && WIFSIGNALED(status_word) ? json_integer(WTERMSIG(status_word)) : json_null(), "status", status,
+		      "reason", session_text(reason), "cpu_usec", (json_int_t) cpu_of(s, p), "max_rss", (json_int_t) p->max_rss,
+		      "oom_kills", number_or_null(p->evidence.oom_kills), "wall_usec", (json_int_t) (ended - p->started - still));
+	if (p->tree) {
+		(void) json_object_set_new(m, "denials", result_denials(&p->denials));
+		(void) json_object_set_new(m, "connections", connections_to_json(&p->connections));
+	}
+	session_line_send(&n->line, m, NULL);
+}
+
+/* What the broker has not told yet belongs to it too. True: its end is told when that is known. */
+static bool settle(struct supervisor *s, struct session_process *p)
+{
+	if (!p->tree || p->settling || !s->egress.started ||
+	    egress_send(&s->egress, json_pack("{ss sI}", "t", "sync", "id", (json_int_t) p->id), NULL, 0) < 0)
+		return false;
+	p->settling = true;
+	p->state = PROCESS_LEAVING;
+	p->leave_due = now_monotonic() + SETTLE_PATIENCE;
+	session_process_schedule(s);
+	return true;
 }
 
 static void finish(struct supervisor *s, struct session_process *p)
 {
 	struct result truth = {.status = STATUS_ERROR};
 
+	if (settle(s, p))
+		return;
 	decide(s, p, &truth);
 	tell_exited(s, p, run_status_name(truth.status), truth.reason);
 	drop(s->work, p);
@@ -502,7 +525,7 @@ void session_process_event(struct supervisor *s, uint32_t id)
 {
 	struct session_process *p = session_process_find(s->work, id);
 
-	if (p != NULL && p->state == PROCESS_LEAVING && !wait_for_rest(s, p))
+	if (p != NULL && p->state == PROCESS_LEAVING && !p->settling && !wait_for_rest(s, p))
 		finish(s, p);
 }
 
@@ -576,6 +599,47 @@ void session_process_message(struct supervisor *s, struct msg_in *m)
 		process_exited(s, p, &m->exited);
 	else
 		unasked(s);
+}
+
+/* ---- Whose it was. ---- */
+
+/* Denials and connections of each command that is waited for, with what it started. A system call is told with its process, and
+ * so belongs to one command at most. The broker sees no processes: what it tells belongs to every command that was there. */
+
+static bool is_of(const struct supervisor *s, const struct session_process *p, pid_t pid, uint32_t group)
+{
+	if (!p->tree || p->state == PROCESS_STARTING)
+		return false;
+	if (pid == 0)
+		return true;
+	return p->group != NULL ? p->id == group : p->outside != 0 && processes_tree_has(s->sandbox->pid, p->outside, pid);
+}
+
+void session_process_denied(struct supervisor *s, const struct denial *what, pid_t pid)
+{
+	const struct session *n = s->work;
+	uint32_t group = pid != 0 && n->count > 0 ? cgroup_child_of(pid) : 0;
+
+	for (size_t i = 0; i < n->count; i++)
+		if (is_of(s, n->processes[i], pid, group))
+			(void) denials_add(&n->processes[i]->denials, what);
+}
+
+void session_process_connection(struct supervisor *s, const json_t *report)
+{
+	const struct session *n = s->work;
+
+	for (size_t i = 0; i < n->count; i++)
+		if (is_of(s, n->processes[i], 0, 0))
+			(void) connections_add(&n->processes[i]->connections, report);
+}
+
+void session_process_synced(struct supervisor *s, uint32_t id)
+{
+	struct session_process *p = session_process_find(s->work, id);
+
+	if (p != NULL && p->settling)
+		finish(s, p);
 }
 
 /* ---- Limits and signals. ---- */
@@ -686,6 +750,7 @@ void session_process_all_over(struct supervisor *s)
 		struct session_process *p = n->processes[n->count - 1];
 
 		p->ended = p->ended != 0 ? p->ended : s->main_ended;
+		p->settling = true; /* the end of all has what is told from now on */
 		if (p->state == PROCESS_STARTING)
 			tell_failed(n, p->id, ECANCELED, EXEC_STAGE_FORK, "the sandbox has ended");
 		else if (p->state == PROCESS_LEAVING || p->evidence.killed_for != KILLED_NOT) {

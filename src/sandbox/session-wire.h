@@ -32,7 +32,9 @@
  *     started  {"id", "pid"} fd: the terminal's master, with tty
  *     failed   {"id", "errno", "stage": "fork" | "tty" | "cwd" | "exec", "message"}
  *     exited   {"id", "exit_code" | null, "signal": number | null, "status": as in the result document, "reason", "cpu_usec",
- *              "max_rss", "oom_kills" | null, "wall_usec"}
+ *              "max_rss", "oom_kills" | null, "wall_usec", "denials"?, "connections"?}: the two with "tree". Denied system
+ *              calls are its own and of what it started; what the broker tells (names, connections, requests) is all that came
+ *              while it was there
  *     done     {"id", "errno": 0 | n, "message"?} to signal, resize, pause, resume, secret; to connect with fd
  *     stats    {"id", "usage": as in the result document, "processes", "memory_bytes": now, "totals"}: how many "denials" (an
  *              object, by kind) and "connections" there were

@@ -209,6 +209,9 @@ static const struct workload workload_session = {
     .outlived = session_process_outlived,
     .over = session_over,
     .finished = session_finished,
+    .denied = session_process_denied,
+    .connection = session_process_connection,
+    .synced = session_process_synced,
     .decide = session_decide,
 };
 

@@ -112,6 +112,11 @@ struct workload {
 	/* The last process is gone. finished: nothing is left to be handed on. */
 	void (*over)(struct supervisor *s);
 	bool (*finished)(struct supervisor *s);
+	/* NULL: nobody wants to know. A denial has been counted, of the process `pid` as we see it, 0: not known; the broker has
+	 * told a connection; it has told all that had happened when it was asked with this number ("sync"). */
+	void (*denied)(struct supervisor *s, const struct denial *what, pid_t pid);
+	void (*connection)(struct supervisor *s, const json_t *report);
+	void (*synced)(struct supervisor *s, uint32_t id);
 	/* After all that: status and reason of the result, from the evidence. */
 	void (*decide)(struct supervisor *s);
 };

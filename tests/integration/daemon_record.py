@@ -2,7 +2,9 @@
 """What the daemon tells of what has happened: logs, events, metrics, what it can do."""
 import json
 import os
+import socket
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 import tap  # noqa: E402
@@ -146,6 +148,55 @@ def test_a_gap_in_the_record_is_told(t):
     t.equal(found[0][1], "lost", found[0])
     t.equal(int(found[1][0]), found[0][2]["count"] + 1, "how many")
     t.equal(len(found), 1001, "the newest thousand")
+
+
+# ---- Runs ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_tells_what_was_denied_to_it_alone(t):
+    s = Sandbox(t, serve(t))
+    other = s.ask("POST", "/processes", {"shell": "while :; do unshare -m true 2>/dev/null; sleep 0.01; done"}, 201).json["pid"]
+    clean = s.run("sleep 0.2")
+    t.equal((clean["denials"], clean["connections"]), ([], []), "another process was denied something meanwhile")
+    line = "(unshare -m true & wait) 2>/dev/null; setsid sh -c 'mount -t tmpfs x /tmp' 2>/dev/null; python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)' 2>/dev/null; true"
+    found = {(d["kind"], d.get("name") or d.get("host")): d["count"] for d in s.run(line)["denials"]}
+    t.equal(found.get(("network", "192.0.2.1")), 1, found)
+    for name in ("unshare", "mount"):
+        t.among(found.get(("syscall", name)), (1, None), found)  # not every level refuses these by its filter
+    t.equal(s.run("true")["denials"], [], "none of the run before")
+    s.ask("POST", f"/processes/{other}/signal", {"signal": "KILL", "tree": True}, 204)
+    t.check(len(s.ask("DELETE").json["end"]["status"]) > 0, "the end")
+
+
+def test_a_run_tells_its_connections_and_refused_names(t):
+    server = socket.create_server(("127.0.0.1", 0))
+    t.at_end(server.close)
+    port = server.getsockname()[1]
+
+    def serve_one():
+        for _ in range(3):
+            c, _ = server.accept()
+            c.sendall(b"hello")
+            c.close()
+
+    threading.Thread(target=serve_one, daemon=True).start()
+    network = {"network": {"allow": [f"out.test:{port}"], "hosts": {"out.test": f"127.0.0.1:{port}"}}}
+    path = t.file(json.dumps({"version": 1, **LOOSE, **network}), "net.yaml")
+    d = Daemon(t, "--ceiling", path)
+    s = Sandbox(t, d, policy={**LOOSE, **network})
+    program = f"import socket; print(socket.create_connection(('out.test', {port}), 10).recv(100))"
+    for _ in range(3):
+        r = s.ask("POST", "/run", {"command": ["python3", "-c", program]}).json
+        t.equal(r["stdout"], "b'hello'\n", r)
+        t.equal([(c["host"], c["port"], c["received"]) for c in r["connections"]], [("out.test", port, 5)], r)
+        t.equal(r["denials"], [], r)
+    r = s.ask("POST", "/run", {"command": ["python3", "-c", "import socket; socket.getaddrinfo('evil.test', 443)"]}).json
+    t.equal([(x["kind"], x["host"]) for x in r["denials"]], [("dns", "evil.test")], r)
+    t.equal(r["connections"], [], r)
+    found = figures(t, d)
+    t.equal(found['zwinger_egress_connections_total{verdict="allowed"}'], 3, "connections")
+    t.check(found['zwinger_egress_connections_total{verdict="denied"}'] >= 1, "refused")
+    t.equal(d.end(), 0, "exit status")
 
 
 # ---- Numbers -----------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,11 @@ void control_refusal(struct control *c, const struct refusal *r)
 	c->rule = r->rule;
 }
 
+void control_flow_gone(struct control *c)
+{
+	(void) c;
+}
+
 void control_connection(struct control *c, const struct flow *f)
 {
 	c->connections++;

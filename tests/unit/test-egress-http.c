@@ -145,6 +145,11 @@ void control_refusal(struct control *c, const struct refusal *r)
 			r->method != NULL ? r->method : "-", r->path != NULL ? r->path : "-", r->rule, r->why);
 }
 
+void control_flow_gone(struct control *c)
+{
+	(void) c;
+}
+
 void control_connection(struct control *c, const struct flow *f)
 {
 	size_t at = strlen(seen.connections);
