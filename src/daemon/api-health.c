@@ -44,8 +44,8 @@ static void get_metrics(struct request *r)
 static void levels_tried(void *arg, const json_t *levels)
 {
 	struct request *r = arg;
-	json_t *info = json_pack("{s:s, s:O, s:n, s:i}", "version", ZWINGER_VERSION, "levels",
-				 (json_t *) (uintptr_t) levels, "ceiling", "running", 0);
+	json_t *info = json_pack("{s:s, s:O, s:n, s:i}", "version", ZWINGER_VERSION, "levels", (json_t *) (uintptr_t) levels,
+				 "ceiling", "running", 0);
 
 	for (size_t i = 0; info != NULL && i < r->daemon->info_count; i++)
 		r->daemon->info[i].add(info, r->daemon->info[i].arg);
