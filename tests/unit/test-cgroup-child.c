@@ -146,7 +146,9 @@ static void all_that_left_is_ended(enum cgroup_version version)
 	assert_int_equal(cgroup_child_kind_at(f.parts, f.count), version);
 	assert_int_equal(cgroup_child_make_at(f.parts, f.count, 7, &g), 0);
 	assert_int_equal(cgroup_child_wait_fd(g, &events), -ENOENT);
+	assert_int_equal(cgroup_child_of(getpid()), 0);
 	pid = start(g);
+	assert_int_equal(cgroup_child_of(pid), 7);
 	cgroup_child_joined(g);
 	assert_true(cgroup_child_wait_fd(g, &events) >= 0);
 	assert_false(cgroup_child_remove(&g));
