@@ -21,6 +21,7 @@ enum { READ_SIZE = 64 * 1024, MODE_MAX = 0777 };
 /* One request on files. It is freed when its call has ended and the request is answered. */
 struct work {
 	struct request *request;
+	struct sandbox_cut cut; /* of those that stop with the sandbox */
 	struct files_call *call;
 	struct event *event; /* of the pipe */
 	int fd;
@@ -34,6 +35,7 @@ struct work {
 
 static void work_free(struct work *w)
 {
+	sandbox_cut_remove(&w->cut);
 	if (w->event != NULL)
 		event_free(w->event);
 	fd_close(&w->fd);
@@ -44,7 +46,7 @@ static void work_free(struct work *w)
 
 /* ---- Errors and entries. ---- */
 
-static void refuse_files(struct request *r, int error)
+void refuse_files(struct request *r, int error)
 {
 	static const struct {
 		int error;
@@ -152,21 +154,12 @@ static bool read_path(struct request *r, const char *name, const char *path)
 	return false;
 }
 
-static bool ask(struct request *r, struct files_ask *a, const struct files_callbacks *callbacks, struct work *w)
+static bool ask_in(struct request *r, struct sandbox *s, struct files_ask *a, const struct files_callbacks *callbacks,
+		   struct work *w)
 {
-	struct sandbox *s = sandbox_of(r, true);
-	struct files_client *c;
-	const char *user;
-	int error = 0;
+	struct files_client *c = sandbox_files(s);
+	int error;
 
-	if (s == NULL)
-		return false;
-	user = request_query(r, "user");
-	if (user != NULL && strcmp(user, "user") != 0) {
-		refuse(r, PROBLEM_NOT_SUPPORTED, NULL, "files of another user are not supported by this version");
-		return false;
-	}
-	c = sandbox_files(s);
 	if (c == NULL) {
 		refuse(r, PROBLEM_UNAVAILABLE, "try again", "the program that works on files inside cannot be started now");
 		return false;
@@ -179,6 +172,20 @@ static bool ask(struct request *r, struct files_ask *a, const struct files_callb
 	if (error < 0)
 		refuse_files(r, -error);
 	return error == 0;
+}
+
+static bool ask(struct request *r, struct files_ask *a, const struct files_callbacks *callbacks, struct work *w)
+{
+	struct sandbox *s = sandbox_of(r, true);
+	const char *user = request_query(r, "user");
+
+	if (s == NULL)
+		return false;
+	if (user != NULL && strcmp(user, "user") != 0) {
+		refuse(r, PROBLEM_NOT_SUPPORTED, NULL, "files of another user are not supported by this version");
+		return false;
+	}
+	return ask_in(r, s, a, callbacks, w);
 }
 
 static struct work *work_new(void)
@@ -364,11 +371,32 @@ static void list_files(struct request *r)
 
 /* ---- Reading. ---- */
 
+static void read_room(struct request *r);
+
+static void read_begin(struct work *w, unsigned status, uint64_t length)
+{
+	respond_header(w->request, "Accept-Ranges", "bytes");
+	w->begun = true;
+	stream_begin(w->request, status, "application/octet-stream", length);
+	stream_on_room(w->request, read_room);
+}
+
 static void read_done(struct work *w)
 {
 	bool whole = !w->failed && (w->length == ZW_UNLIMITED || w->moved == w->length);
 
+	/* The client has all that was promised, and may go on: what the program still has to say changes nothing. */
+	if (w->fd < 0 && w->begun && whole && w->length != ZW_UNLIMITED) {
+		if (!w->over)
+			files_cancel(w->call);
+		stream_end(w->request);
+		work_free(w);
+		return;
+	}
 	if (w->over && w->fd < 0) {
+		/* One whose size does not tell how much there is, and there was nothing: then it is known. */
+		if (!w->begun && whole && w->length == ZW_UNLIMITED && w->error == 0)
+			read_begin(w, 200, 0);
 		if (!w->begun)
 			refuse_files(w->request, w->error != 0 ? w->error : EIO);
 		else if (whole)
@@ -393,6 +421,8 @@ static void on_file(evutil_socket_t fd, short what, void *arg)
 		if (n <= 0)
 			break;
 		w->moved += (uint64_t) n;
+		if (!w->begun)
+			read_begin(w, 200, ZW_UNLIMITED);
 		stream_write(w->request, data, (size_t) n);
 	}
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -444,13 +474,11 @@ static void read_opened(void *ctx, int fd, const struct files_opened *range, con
 		w->error = ENOMEM;
 		return;
 	}
-	respond_header(r, "Accept-Ranges", "bytes");
 	if (part)
 		respond_header(r, "Content-Range", "bytes %llu-%llu/%llu", (unsigned long long) range->offset,
 			       (unsigned long long) (range->offset + range->length - 1), (unsigned long long) e->size);
-	w->begun = true;
-	stream_begin(r, part ? 206 : 200, "application/octet-stream", w->length);
-	stream_on_room(r, read_room);
+	if (w->length != ZW_UNLIMITED)
+		read_begin(w, part ? 206 : 200, w->length);
 }
 
 static void read_end(void *ctx, const struct files_end *end)
@@ -517,6 +545,28 @@ static void get_file(struct request *r)
 		work_free(w);
 		return;
 	}
+	request_on_gone(r, read_gone);
+}
+
+static void read_cut(struct sandbox_cut *c)
+{
+	read_gone(((struct work *) ((char *) c - offsetof(struct work, cut)))->request);
+}
+
+void api_files_send(struct request *r, struct sandbox *s, const char *path)
+{
+	static const struct files_callbacks callbacks = {.opened = read_opened, .end = read_end};
+	struct files_ask a = {.type = FILES_READ, .path = path, .length = UINT64_MAX};
+	struct work *w = work_new();
+
+	if (read_range(request_header(r, "range"), &a))
+		w->list = json_null();
+	if (!ask_in(r, s, &a, &callbacks, w)) {
+		work_free(w);
+		return;
+	}
+	w->cut.call = read_cut;
+	sandbox_cut_add(s, &w->cut);
 	request_on_gone(r, read_gone);
 }
 

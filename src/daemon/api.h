@@ -184,6 +184,9 @@ bool request_length(const struct request *r, uint64_t *ret);
 /* A further field, before the answer begins. Bytes that could end the line make the call do nothing. */
 void respond_header(struct request *r, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* For a proxy, whose answer is another server's: no fields of ours but the framing. Before the answer begins. */
+void respond_bare(struct request *r);
+
 /* Takes over `body`; NULL (out of memory) becomes 500. */
 void respond_json(struct request *r, unsigned status, json_t *body);
 void respond_text(struct request *r, unsigned status, const char *type, const char *text, size_t size);

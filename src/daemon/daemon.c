@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "daemon/api-run.h"
+#include "daemon/e2b/e2b.h"
 #include "daemon/idempotency.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -165,7 +166,7 @@ static int open_store(struct start *s, struct zw_error *e)
 		r = keys_open(&s->d->store, &s->d->keys, e);
 	if (r == 0)
 		s->d->idempotency = idempotency_new(&s->d->store);
-	return r;
+	return r == 0 ? e2b_tokens_open(s->d, e) : r;
 }
 
 /* No settings from the environment, no locks (one thread). */
@@ -218,6 +219,7 @@ void daemon_add_routes(struct daemon *d)
 static int make_parts(struct start *s, struct zw_error *e)
 {
 	daemon_add_routes(s->d);
+	e2b_add(s->d);
 	return sandboxes_start(s->d, e);
 }
 

@@ -20,7 +20,7 @@ struct idempotency;
 struct key_watch;
 struct sandboxes;
 
-enum { DAEMON_STOPPERS_MAX = 8, DAEMON_INFO_MAX = 8 };
+enum { DAEMON_STOPPERS_MAX = 8, DAEMON_INFO_MAX = 8, DAEMON_TOKEN_KEY_SIZE = 32 };
 
 struct daemon {
 	const struct serve_options *options;
@@ -35,6 +35,7 @@ struct daemon {
 	struct router *router;
 	struct idempotency *idempotency;
 	struct sandboxes *sandboxes;
+	unsigned char token_key[DAEMON_TOKEN_KEY_SIZE]; /* of the tokens of sandboxes (e2b/tokens.c) */
 	struct http_server http;
 	struct http_listeners *listeners;
 	bool tls;

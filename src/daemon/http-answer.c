@@ -72,6 +72,11 @@ void respond_header(struct request *r, const char *name, const char *fmt, ...)
 		(void) buf_addf(&r->x->fields, "%s: %s\r\n", name, value); /* beyond ANSWER_HEAD_MAX it is left out */
 }
 
+void respond_bare(struct request *r)
+{
+	r->x->bare = true;
+}
+
 /* ---- The head. ---- */
 
 static const char *date(struct http_server *s)
@@ -117,8 +122,10 @@ static void begin_answer(struct exchange *x, unsigned status, const char *type, 
 	if (!x->body.done || framing == BODY_UNTIL_CLOSE || x->server->ending)
 		c->closing = true;
 	out = bufferevent_get_output(c->bev);
-	(void) evbuffer_add_printf(out, "HTTP/1.1 %u %s\r\nDate: %s\r\nX-Request-Id: %s\r\nX-Content-Type-Options: nosniff\r\n",
-				   status, http_reason(status), date(x->server), x->r.id);
+	(void) evbuffer_add_printf(out, "HTTP/1.1 %u %s\r\n", status, http_reason(status));
+	if (!x->bare)
+		(void) evbuffer_add_printf(out, "Date: %s\r\nX-Request-Id: %s\r\nX-Content-Type-Options: nosniff\r\n",
+					   date(x->server), x->r.id);
 	if (x->fields.size > 0)
 		(void) evbuffer_add(out, x->fields.data, x->fields.size);
 	if (type != NULL)

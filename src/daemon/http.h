@@ -135,6 +135,7 @@ struct exchange {
 	uint64_t length_left, sent;
 	struct buf fields;
 	bool bodyless; /* HEAD, 204, 304 */
+	bool bare;     /* without fields of our own */
 	bool counted;  /* in `pending` */
 	bool gone_told, forget;
 	void (*gone)(struct request *r);

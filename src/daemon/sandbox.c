@@ -95,8 +95,42 @@ static void call_waiters(struct sandbox *s)
 	}
 }
 
+/* ---- Who stops with it. ---- */
+
+void sandbox_cut_add(struct sandbox *s, struct sandbox_cut *c)
+{
+	c->next = s->cuts;
+	c->at = &s->cuts;
+	if (c->next != NULL)
+		c->next->at = &c->next;
+	s->cuts = c;
+}
+
+void sandbox_cut_remove(struct sandbox_cut *c)
+{
+	if (c->at == NULL)
+		return;
+	*c->at = c->next;
+	if (c->next != NULL)
+		c->next->at = c->at;
+	c->next = NULL;
+	c->at = NULL;
+}
+
+static void cut(struct sandbox *s)
+{
+	while (s->cuts != NULL) {
+		struct sandbox_cut *c = s->cuts;
+
+		sandbox_cut_remove(c);
+		c->call(c);
+	}
+}
+
 static void destroy(struct sandbox *s)
 {
+	while (s->cuts != NULL)
+		sandbox_cut_remove(s->cuts);
 	link_out(s->all, s);
 	sandbox_contexts_free(s);
 	processes_free(s);
@@ -114,6 +148,7 @@ static void destroy(struct sandbox *s)
 	}
 	json_decref(s->metadata);
 	json_decref(s->env);
+	json_decref(s->extras);
 	json_decref(s->limits);
 	json_decref(s->enforcement);
 	json_decref(s->not_enforced);
@@ -157,6 +192,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 	struct sandboxes *all = s->all;
 	bool started = s->state != SANDBOX_STARTING;
 
+	cut(s);
 	(void) snprintf(s->end_status, sizeof s->end_status, "%s", end_word(status));
 	if (reason != s->end_reason)
 		(void) snprintf(s->end_reason, sizeof s->end_reason, "%s", reason);
@@ -202,6 +238,7 @@ void sandbox_end(struct sandbox *s, const char *status, const char *reason)
 		return;
 	}
 	s->state = SANDBOX_ENDING;
+	cut(s);
 }
 
 void sandbox_on_end(struct sandbox *s, void (*call)(void *arg, struct sandbox *s), void *arg)
@@ -238,10 +275,12 @@ static void pause_done(void *arg, const json_t *m, int *fd)
 	struct sandbox *s = arg;
 
 	(void) fd;
-	if (m != NULL && json_integer_value(json_object_get(m, "errno")) == 0)
+	if (m != NULL && json_integer_value(json_object_get(m, "errno")) == 0) {
 		sandbox_set_paused(s, true);
-	else if (m != NULL)
+		s->left = s->timeout; /* the two clocks differ: a little may seem to be left */
+	} else if (m != NULL) {
 		sandbox_end(s, "timeout", "its time was over, and it could not be paused");
+	}
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -284,6 +323,7 @@ void sandbox_set_paused(struct sandbox *s, bool paused)
 		/* One that was paused for its time gets the whole time again. */
 		s->left = s->left == 0 ? s->timeout : s->left;
 		(void) event_del(s->timer);
+		s->paused_at = now;
 		s->expires = ZW_UNLIMITED;
 		s->state = SANDBOX_PAUSED;
 	} else {
@@ -291,6 +331,8 @@ void sandbox_set_paused(struct sandbox *s, bool paused)
 		arm(s, s->left);
 	}
 	sandbox_contexts_pause(s, paused);
+	if (paused)
+		cut(s);
 	count_states(s->all);
 	sandbox_event(s, paused ? "paused" : "resumed", json_object());
 }
@@ -421,6 +463,7 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_wish *wish, void 
 	    .name = wish->name != NULL ? xstrdup(wish->name) : NULL,
 	    .metadata = wish->metadata != NULL ? json_deep_copy(wish->metadata) : json_object(),
 	    .env = wish->env != NULL ? json_deep_copy(wish->env) : json_object(),
+	    .extras = wish->extras != NULL ? json_deep_copy(wish->extras) : NULL,
 	    .created = now_realtime(),
 	    .began = now_monotonic(),
 	    .timeout = wish->timeout,

@@ -51,6 +51,13 @@ struct sandbox_waiter {
 	void *arg;
 };
 
+/* Somebody whose work ends when the sandbox stands still: called once, when it is paused or is about to end, before anything that
+ * runs inside is told of. Taken out of the list by then; may free itself. */
+struct sandbox_cut {
+	struct sandbox_cut *next, **at; /* at NULL: in no list */
+	void (*call)(struct sandbox_cut *c);
+};
+
 /* What is counted of a sandbox for the metrics, as of its last word about it. */
 enum { DENIAL_KINDS = 7 };
 struct sandbox_figures {
@@ -66,9 +73,11 @@ struct sandbox {
 	char *name;
 	struct sandbox_policy policy;
 	json_t *metadata, *env;
+	json_t *extras; /* what the protocol that made it keeps with it: an object, or NULL */
 	enum sandbox_state state;
 	bool hidden;                       /* of a run alone: not in lists */
 	usec_t created, expires, ended_at; /* real time; expires ZW_UNLIMITED while paused */
+	usec_t paused_at;                  /* real time of the last pause */
 	usec_t began;                      /* monotonic */
 	usec_t timeout, left;              /* left: when it was paused */
 	bool pause_on_timeout;
@@ -82,6 +91,7 @@ struct sandbox {
 	char end_status[32], end_reason[512];
 	struct problem problem; /* why it did not start; its errors are ours */
 	struct sandbox_waiter *waiters;
+	struct sandbox_cut *cuts;
 	struct process *processes; /* newest first */
 	size_t process_count;
 	size_t holds; /* requests that keep a process of it */
@@ -95,7 +105,7 @@ struct sandbox {
 
 /* What POST /v1/sandboxes says; texts and objects are borrowed. */
 struct sandbox_wish {
-	const json_t *policy, *metadata, *env;
+	const json_t *policy, *metadata, *env, *extras; /* extras: NULL or an object */
 	const char *template, *name;
 	usec_t timeout;
 	bool pause_on_timeout, hidden;
@@ -113,6 +123,9 @@ void sandbox_end(struct sandbox *s, const char *status, const char *reason);
 void sandbox_on_end(struct sandbox *s, void (*call)(void *arg, struct sandbox *s), void *arg);
 /* Nobody calls this `arg` any more. */
 void sandbox_forget(struct sandbox *s, const void *arg);
+void sandbox_cut_add(struct sandbox *s, struct sandbox_cut *c);
+/* Nothing when it is in no list. */
+void sandbox_cut_remove(struct sandbox_cut *c);
 void sandbox_set_timeout(struct sandbox *s, usec_t timeout);
 /* After the supervisor has done it: the state and the clock. */
 void sandbox_set_paused(struct sandbox *s, bool paused);

@@ -12,7 +12,7 @@ enum { PIECE = 16 * 1024, WINDOW_ANY = 15 + 32 /* zlib or gzip, by what the head
 struct inflate {
 	z_stream z;
 	uint64_t taken, given;
-	bool done;
+	bool done, any_ratio;
 };
 
 struct inflate *inflate_new(void)
@@ -24,6 +24,11 @@ struct inflate *inflate_new(void)
 		return NULL;
 	}
 	return z;
+}
+
+void inflate_any_ratio(struct inflate *z)
+{
+	z->any_ratio = true;
 }
 
 void inflate_free(struct inflate *z)
@@ -72,7 +77,7 @@ int inflate_take(struct inflate *z, struct evbuffer *in, struct evbuffer *out, s
 		if (room == 0)
 			return 0;
 		r = step(z, in, out, &given);
-		if (z->given > INFLATE_FREE && z->given / INFLATE_RATIO_MAX > z->taken)
+		if (!z->any_ratio && z->given > INFLATE_FREE && z->given / INFLATE_RATIO_MAX > z->taken)
 			return -E2BIG;
 		if (r == -EAGAIN)
 			return 0;

@@ -10,7 +10,9 @@ struct inflate;
 /* What 1 MiB of zeros would compress to is far below; a body that expands further than this from the first MiB on is a bomb. */
 enum { INFLATE_RATIO_MAX = 200, INFLATE_FREE = 1024 * 1024 };
 
-struct inflate *inflate_new(void);
+struct inflate *inflate_new(void); /* NULL: no memory */
+/* No bomb is looked for: for who passes on what comes, piece by piece, to where a limit holds. */
+void inflate_any_ratio(struct inflate *z);
 void inflate_free(struct inflate *z); /* takes NULL */
 
 /* Decodes from `in` to the end of `out`, about `room` bytes at most. 1: the stream is whole (what follows in `in` is no part of

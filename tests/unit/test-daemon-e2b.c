@@ -1,0 +1,162 @@
+/* The parsers of the E2B interface: forms of files, the metadata filter, paths. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <event2/buffer.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "daemon/e2b/e2b.h"
+#include "daemon/e2b/multipart.h"
+
+#define TYPE "multipart/form-data; boundary=b1"
+#define HEAD(name, filename) "Content-Disposition: form-data; name=\"" name "\"; filename=\"" filename "\"\r\n\r\n"
+
+/* "name|filename|content;" of each part, then "." for a good end, "+" for more, "!" for bad; fed `step` bytes at a time. */
+static char *read_all(const char *type, const char *body, size_t step)
+{
+	struct multipart m;
+	struct evbuffer *in = evbuffer_new(), *out = evbuffer_new(), *text = evbuffer_new();
+	size_t size = strlen(body), at = 0;
+	enum multipart_event event = MULTIPART_MORE;
+	char *found;
+
+	if (!multipart_begin(&m, type))
+		event = MULTIPART_BAD;
+	while (event != MULTIPART_END && event != MULTIPART_BAD) {
+		event = multipart_next(&m, in, out);
+		if (event == MULTIPART_PART)
+			(void) evbuffer_add_printf(text, "%s|%s|", m.name, m.filename);
+		else if (event == MULTIPART_DATA)
+			(void) evbuffer_add_buffer(text, out);
+		else if (event == MULTIPART_PART_END)
+			(void) evbuffer_add(text, ";", 1);
+		else if (event == MULTIPART_MORE && at == size)
+			break;
+		else if (event == MULTIPART_MORE) {
+			size_t n = size - at < step ? size - at : step;
+
+			(void) evbuffer_add(in, body + at, n);
+			at += n;
+		}
+	}
+	(void) evbuffer_add(text, event == MULTIPART_END ? "." : event == MULTIPART_BAD ? "!" : "+", 1);
+	size = evbuffer_get_length(text);
+	found = xcalloc(size + 1, 1);
+	(void) evbuffer_remove(text, found, size);
+	evbuffer_free(in);
+	evbuffer_free(out);
+	evbuffer_free(text);
+	return found;
+}
+
+static void check(const char *type, const char *body, const char *expected)
+{
+	static const size_t steps[] = {1, 2, 3, 7, 64, 100000};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		cleanup_free char *found = read_all(type, body, steps[i]);
+
+		assert_string_equal(found, expected);
+	}
+}
+
+static void forms_are_read_however_they_come_in(void **state)
+{
+	(void) state;
+	check(TYPE, "--b1\r\n" HEAD("file", "a/b.txt") "hello\r\n--b1--\r\n", "file|a/b.txt|hello;.");
+	check(TYPE, "--b1\r\n" HEAD("file", "") "\r\n--b1\r\n" HEAD("x", "y") "z\r\n--b1--", "file||;x|y|z;.");
+	check(TYPE, "--b1\r\n" HEAD("file", "f") "\r\n--b\r\n--b0\r\n-\r\n--b1--", "file|f|\r\n--b\r\n--b0\r\n-;.");
+	check("Multipart/Form-Data;charset=x; BOUNDARY=\"b1\"", "--b1\r\n" HEAD("file", "f") "1\r\n--b1--", "file|f|1;.");
+	check(TYPE, "--b1\r\ncontent-type: a/b\r\nCONTENT-disposition: form-data; name=file\r\nX: y\r\n\r\n1\r\n--b1--",
+	      "file||1;.");
+}
+
+static void names_of_files_are_unquoted(void **state)
+{
+	(void) state;
+	check(TYPE, "--b1\r\n" HEAD("file", "a%22b%0D%0Ac%41") "\r\n--b1--", "file|a\"b\r\nc%41|;.");
+	check(TYPE, "--b1\r\n" HEAD("file", "a\\\"b\\\\c\\d") "\r\n--b1--", "file|a\"b\\c\\d|;.");
+	check(TYPE,
+	      "--b1\r\n" HEAD("file", "gr\xc3\xbc\xc3\x9f"
+				      "e; name=x") "\r\n--b1--",
+	      "file|gr\xc3\xbc\xc3\x9f"
+	      "e; name=x|;.");
+}
+
+static void what_is_no_form_is_refused(void **state)
+{
+	static const char *const types[] = {"text/plain",
+					    "multipart/form-data",
+					    "multipart/form-data; boundary=",
+					    "multipart/form-data; boundary",
+					    "multipart/form-datax; boundary=b1",
+					    "multipart/mixed; boundary=b1"};
+	static const char *const bodies[] = {"x--b1\r\n" HEAD("file", "f"),
+					     "--b1x\r\n",
+					     "--b1\r\nContent-Type: a/b\r\n\r\n1",
+					     "--b1\r\nContent-Disposition: attachment; name=\"file\"\r\n\r\n",
+					     "--b1\r\nContent-Disposition: form-data\r\n\r\n",
+					     "--b1\r\nContent-Disposition: form-data; name=\"a\r\n\r\n",
+					     "--b1\r\nContent-Disposition: form-data; name\r\n\r\n"};
+	cleanup_free char *long_type = xasprintf("multipart/form-data; boundary=%0*d", MULTIPART_BOUNDARY_MAX + 1, 7);
+	cleanup_free char *long_head = xasprintf("--b1\r\nX: %0*d\r\n", MULTIPART_HEAD_MAX, 7);
+
+	(void) state;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		check(types[i], "--b1--", "!");
+	check(long_type, "--b1--", "!");
+	for (size_t i = 0; i < ARRAY_SIZE(bodies); i++)
+		check(TYPE, bodies[i], "!");
+	check(TYPE, long_head, "!");
+	check(TYPE, "--b1\r\n" HEAD("file", "f") "1\r\n--b", "file|f|1+");
+}
+
+static void check_filter(const char *form, const char *expected)
+{
+	json_t *filter = e2b_metadata_filter(form);
+	cleanup_free char *text = filter != NULL ? json_dumps(filter, JSON_COMPACT | JSON_SORT_KEYS) : xstrdup("none");
+
+	json_decref(filter);
+	assert_string_equal(text, expected);
+}
+
+static void metadata_is_decoded_twice_behind_the_query(void **state)
+{
+	(void) state;
+	check_filter("a%2520b=c%2526d&k=%25C3%25BC", "{\"a b\":\"c&d\",\"k\":\"\xc3\xbc\"}");
+	check_filter("user=abc&app=prod", "{\"app\":\"prod\",\"user\":\"abc\"}");
+	check_filter("a+b=%252B", "{\"a b\":\"+\"}");
+	check_filter("a=50%&b=%zz", "{\"a\":\"50%\",\"b\":\"%zz\"}");
+	check_filter("a=%2500", "{\"a\":\"%00\"}");
+	check_filter("", "{}");
+	check_filter("a&&=b", "{\"\":\"b\",\"a\":\"\"}");
+	check_filter("a=%25FF", "none");
+}
+
+static void paths_are_below_home_or_absolute(void **state)
+{
+	static const char *const rows[][2] = {{"/a/b", "/a/b"}, {"a", "a"},    {"~", "."},
+					      {"~/", "."},      {"~//x", "x"}, {"a/~b", "a/~b"}};
+
+	(void) state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_string_equal(e2b_path(rows[i][0]), rows[i][1]);
+	assert_null(e2b_path("~root/x"));
+	assert_null(e2b_path(""));
+	assert_null(e2b_path(NULL));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(forms_are_read_however_they_come_in), cmocka_unit_test(names_of_files_are_unquoted),
+	    cmocka_unit_test(what_is_no_form_is_refused),          cmocka_unit_test(metadata_is_decoded_twice_behind_the_query),
+	    cmocka_unit_test(paths_are_below_home_or_absolute),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
