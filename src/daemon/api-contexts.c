@@ -45,6 +45,9 @@ static void refuse_dead(struct request *r, const struct sandbox_context *x)
 	if (x->missing)
 		refuse(r, PROBLEM_NOT_SUPPORTED, "choose a template that has it", "there is no %s in the sandbox, which %s needs",
 		       d->name, d->language);
+	else if (x->misasked)
+		refuse(r, PROBLEM_BAD_REQUEST, "look at cwd and env", "the interpreter cannot be started: %.400s",
+		       fault != NULL ? fault : "it has ended");
 	else if (context_is_unsupported(x->context))
 		refuse(r, PROBLEM_NOT_SUPPORTED, "choose a template that can", "%s: %.400s", d->language, fault);
 	else

@@ -54,6 +54,16 @@ static const char *told_reason(const json_t *m)
 	return json_string_value(json_object_get(m, "reason"));
 }
 
+/* A folder that is not there gives the same errno as a program that is not: the stage tells them apart. */
+static void tell_fault(struct sandbox_context *x, const json_t *failed)
+{
+	const char *stage = json_string_value(json_object_get(failed, "stage"));
+	json_int_t error = json_integer_value(json_object_get(failed, "errno"));
+
+	x->misasked = stage != NULL && (strcmp(stage, "cwd") == 0 || (strcmp(stage, "exec") != 0 && error == EINVAL));
+	x->missing = !x->misasked && error == ENOENT;
+}
+
 static void on_answer(void *arg, const json_t *m, int *fd)
 {
 	struct interpreter *p = arg;
@@ -73,7 +83,7 @@ static void on_answer(void *arg, const json_t *m, int *fd)
 	if (m == NULL) {
 		death.reason = "the sandbox has ended";
 	} else if (strcmp(t, "failed") == 0) {
-		x->missing = json_integer_value(json_object_get(m, "errno")) == ENOENT;
+		tell_fault(x, m);
 		death.reason = json_string_value(json_object_get(m, "message"));
 	} else {
 		if (json_is_integer(json_object_get(m, "exit_code")))
@@ -119,7 +129,7 @@ static int start_interpreter(void *owner, struct context *c, struct context_ends
 	s->interpreters = p;
 	x->interpreter = p;
 	x->context = c; /* the first one is started before its maker has it */
-	x->missing = false;
+	x->missing = x->misasked = false;
 	if (r == 0)
 		r = session_ask(s->session, start_message(x), fds, ARRAY_SIZE(fds), on_answer, p, &p->process);
 	if (r == 0)

@@ -27,6 +27,7 @@ struct sandbox_context {
 	usec_t created;           /* real time */
 	bool is_default;          /* of its language */
 	bool missing;             /* its interpreter is not in the sandbox */
+	bool misasked;            /* it cannot be started with its cwd and env: context_fault() */
 	struct context *context;
 	struct interpreter *interpreter; /* the running one, or NULL */
 	uint64_t metered;                /* executions whose processor time was limited */
@@ -44,8 +45,8 @@ struct context_wish {
 };
 
 /* Starts an interpreter. 0 and *ret, or -EINVAL with a problem. `up` (may be NULL) is called once, later: the interpreter takes
- * work, or could not be had (context_state() is CONTEXT_DEAD; `missing` tells why, context_fault() in words), or, with NULL, was
- * removed. */
+ * work, or could not be had (context_state() is CONTEXT_DEAD; `missing` and `misasked` tell why, context_fault() in words), or,
+ * with NULL, was removed. */
 int sandbox_context_new(struct sandbox *s, const struct context_wish *wish, void (*up)(void *arg, struct sandbox_context *x),
 			void *arg, struct sandbox_context **ret, struct problem *p);
 /* By id, or by language the default context of that. NULL: there is none. */

@@ -119,11 +119,13 @@ def test_what_cannot_be_asked(t):
     c = Contexts(t)
     for path, body, status, code in (
             ("/contexts", {"language": "cobol"}, 501, "not_supported"), ("/contexts", {"language": 1}, 400, "bad_request"),
-            ("/contexts", {"colour": "x"}, 400, "bad_request"), ("/contexts/none/execute", {"code": "1"}, 404, "not_found"),
+            ("/contexts", {"cwd": "/nonexistent"}, 400, "bad_request"), ("/contexts", {"cwd": "/etc/hostname"}, 400, "bad_request"),
+            ("/contexts", {"env": {"A=B": "x"}}, 400, "bad_request"), ("/contexts", {"colour": "x"}, 400, "bad_request"), ("/contexts/none/execute", {"code": "1"}, 404, "not_found"),
             ("/contexts/python/execute", {}, 400, "bad_request"), ("/contexts/python/execute", {"code": "1", "timeout": "soon"}, 400, "bad_request"),
             ("/contexts/python/execute", {"code": "1", "timeout": 0}, 400, "bad_request"), ("/contexts/bash/execute", {"code": "a\0b"}, 400, "bad_request")):
         r = c.ask("POST", path, body)
         t.equal((r.status, r.code), (status, code), f"{path} {body}: {r.body}")
+    t.equal([x["language"] for x in c.ask("GET", "/contexts", status=200).json["contexts"]], ["python", "bash"], "left of them: the defaults")
     r = c.ask("POST", "/contexts", {"language": "typescript"})  # depends on the node that is there
     t.check(r.status == 201 or (r.status, r.code) == (501, "not_supported"), r.body)
     made = [c.make("bash")["id"] for _ in range(3)]
