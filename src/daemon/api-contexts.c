@@ -36,6 +36,8 @@ static struct sandbox_context *context_of(struct request *r, struct sandbox *s, 
 	return NULL;
 }
 
+static const char bad_env[] = "expected names that are not empty and have no '='";
+
 /* Why there is no interpreter. */
 static void refuse_dead(struct request *r, const struct sandbox_context *x)
 {
@@ -91,6 +93,10 @@ static void post_context(struct request *r)
 		return;
 	if (wish.name != NULL && strlen(wish.name) > CONTEXT_NAME_MAX) {
 		refuse(r, PROBLEM_BAD_REQUEST, NULL, "name: longer than %d bytes", CONTEXT_NAME_MAX);
+		return;
+	}
+	if (!context_env_is_good(wish.env)) {
+		refuse(r, PROBLEM_BAD_REQUEST, NULL, "env: %s", bad_env);
 		return;
 	}
 	if (sandbox_context_new(s, &wish, came_up, r, &x, &p) < 0) {
@@ -401,6 +407,8 @@ static bool read_ask(struct request *r, struct execution_ask *ask)
 	if (timeout != NULL && !json_is_null(timeout) && json_in_usec(timeout, "timeout", &ask->timeout, &faults) &&
 	    ask->timeout < 1000)
 		json_fault_add(&faults, "timeout", "1ms or more", "expected 1 ms or more");
+	if (!context_env_is_good(ask->env))
+		json_fault_add(&faults, "env", NULL, "%s", bad_env);
 	if (faults.count > 0)
 		refuse_faults(r, PROBLEM_BAD_REQUEST, &faults);
 	return faults.count == 0;

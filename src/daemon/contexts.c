@@ -443,6 +443,20 @@ static int make_message(const struct execution_ask *ask, struct evbuffer **ret)
 	return 0;
 }
 
+bool context_env_is_good(const json_t *env)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *) (uintptr_t) env, name, value)
+	{
+		if (*name == '\0' || strchr(name, '=') != NULL || !json_is_string(value) ||
+		    strlen(json_string_value(value)) != json_string_length(value))
+			return false;
+	}
+	return true;
+}
+
 int context_execute(struct context *c, const struct execution_ask *ask, const struct execution_callbacks *callbacks, void *ctx,
 		    struct execution **ret)
 {
@@ -453,6 +467,8 @@ int context_execute(struct context *c, const struct execution_ask *ask, const st
 		return -E2BIG;
 	if (c->driver->by_signal && memchr(ask->code, '\0', ask->code_size) != NULL)
 		return -EINVAL;
+	if (!context_env_is_good(ask->env))
+		return -EINVAL; /* an interpreter would end by it */
 	if (c->queued >= CONTEXT_QUEUE_MAX)
 		return -EAGAIN;
 	x = calloc(1, sizeof *x);

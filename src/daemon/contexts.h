@@ -114,8 +114,10 @@ void context_free(struct context *c);
 
 /* Starts the interpreter before anything is to be executed. 0 or what ops->start said. */
 int context_start(struct context *c, struct zw_error *e);
-/* 0; -EAGAIN: too many wait; -E2BIG, -EINVAL: code too long, or of a form that the language cannot be given (NUL in a shell's).
- * No callback comes before it returns. */
+/* Whether an environment can have these: names that are not empty and without '=', texts without NUL. NULL is fine. */
+bool context_env_is_good(const json_t *env);
+/* 0; -EAGAIN: too many wait; -E2BIG, -EINVAL: code too long, or of a form that the language cannot be given (NUL in a shell's),
+ * or an env that is not good. No callback comes before it returns. */
 int context_execute(struct context *c, const struct execution_ask *ask, const struct execution_callbacks *callbacks, void *ctx,
 		    struct execution **ret);
 /* Its client has left: no callback comes any more; it is interrupted, or taken out of the queue. */

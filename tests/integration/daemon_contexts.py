@@ -113,6 +113,11 @@ def test_the_environment_of_a_call_is_of_that_call(t):
     code = "import os; os.environ.get('COLOUR'), os.environ.get('SHAPE')"
     t.equal(c.execute(code, env={"COLOUR": "blue", "SHAPE": "round"})["text"], "('blue', 'round')", "with it")
     t.equal(c.execute(code)["text"], "('green', None)", "without")
+    c.execute("x = 1")
+    for name in ("", "A=B"):
+        r = c.ask("POST", "/contexts/python/execute", {"code": "1", "env": {name: "x"}})
+        t.equal((r.status, r.code), (400, "bad_request"), r.body)
+    t.equal(c.execute("x")["text"], "1", "what no environment can have costs nothing")
 
 
 def test_what_cannot_be_asked(t):
