@@ -17,6 +17,7 @@
 #include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox-events.h"
 #include "daemon/sandbox-levels.h"
+#include "daemon/sandbox-records.h"
 
 enum { SWEEP_SECONDS = 10 };
 
@@ -69,6 +70,15 @@ static void link_out(struct sandboxes *all, struct sandbox *s)
 		all->ended--;
 	else
 		all->live--;
+}
+
+void sandbox_restore(struct sandboxes *all, struct sandbox *s)
+{
+	s->all = all;
+	all->next_number = s->number;
+	link_in(all, s);
+	all->live--;
+	all->ended++;
 }
 
 static int make_id(char ret[SANDBOX_ID_SIZE])
@@ -161,6 +171,13 @@ static void destroy(struct sandbox *s)
 	free(s);
 }
 
+/* What cannot be written now is tried again: only an end that is not yet in the store can be told otherwise after a crash. */
+static void keep(struct sandbox *s)
+{
+	if (!s->hidden)
+		s->unkept = sandbox_record_keep(s) < 0;
+}
+
 /* ---- The end. ---- */
 
 static void count_states(struct sandboxes *all)
@@ -209,6 +226,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 	processes_sandbox_ended(s);
 	sandbox_contexts_ended(s);
 	if (started) {
+		keep(s);
 		metrics_add(all->daemon->metrics, METRIC_SANDBOXES_ENDED, METRIC_LABELS(s->end_status), 1);
 		sandbox_event(s, "ended", json_pack("{ss ss}", "status", s->end_status, "reason", s->end_reason));
 		dlog(all->daemon->log, DLOG_INFO, "sandbox ended", dlog_text("sandbox_id", s->id),
@@ -310,6 +328,7 @@ void sandbox_set_timeout(struct sandbox *s, usec_t timeout)
 		s->left = timeout;
 	else
 		arm(s, timeout);
+	keep(s);
 }
 
 void sandbox_set_paused(struct sandbox *s, bool paused)
@@ -333,6 +352,7 @@ void sandbox_set_paused(struct sandbox *s, bool paused)
 	sandbox_contexts_pause(s, paused);
 	if (paused)
 		cut(s);
+	keep(s);
 	count_states(s->all);
 	sandbox_event(s, paused ? "paused" : "resumed", json_object());
 }
@@ -343,12 +363,21 @@ static void on_ready(void *arg, const json_t *m)
 {
 	struct sandbox *s = arg;
 	struct metrics *metrics = s->all->daemon->metrics;
+	int r;
 
 	s->limits = json_incref(json_object_get(m, "limits"));
 	s->enforcement = json_incref(json_object_get(m, "enforcement"));
 	s->not_enforced = json_incref(json_object_get(m, "not_enforced"));
 	s->home = xstrdup(json_string_value(json_object_get(m, "home")));
 	s->setup = (usec_t) json_integer_value(json_object_get(m, "setup_usec"));
+	r = s->hidden ? 0 : sandbox_record_keep(s);
+	if (r < 0) {
+		s->problem.code = r == -ENOSPC ? PROBLEM_INSUFFICIENT_STORAGE : PROBLEM_UNAVAILABLE;
+		(void) snprintf(s->problem.message, sizeof s->problem.message, "the record of the sandbox cannot be written%s",
+				r == -ENOSPC ? ": there is no room" : "");
+		finish(s, "error", s->problem.message);
+		return;
+	}
 	s->state = SANDBOX_RUNNING;
 	metrics_add(metrics, METRIC_SANDBOXES_STARTED, METRIC_LABELS(isolation_name(s->policy.isolation)), 1);
 	metrics_observe(metrics, METRIC_SANDBOX_START_SECONDS, NULL, now_monotonic() - s->began);
@@ -573,15 +602,20 @@ void refuse_errno(struct request *r, int error, const char *what)
 
 static void forget_old(struct sandboxes *all)
 {
-	usec_t now = now_realtime(), keep = all->daemon->options->keep_record;
+	usec_t now = now_realtime(), keep_for = all->daemon->options->keep_record;
 
 	for (struct sandbox *s = all->oldest, *next; s != NULL; s = next) {
 		next = s->newer;
 		if (s->state == SANDBOX_ENDED && s->holds == 0 &&
-		    (s->hidden || now - s->ended_at > keep || all->ended > SANDBOX_RECORDS_MAX))
+		    (s->hidden || now - s->ended_at > keep_for || all->ended > SANDBOX_RECORDS_MAX)) {
+			if (!s->hidden)
+				sandbox_record_forget(s);
 			destroy(s);
-		else
-			processes_sweep(s);
+			continue;
+		}
+		if (s->unkept)
+			keep(s);
+		processes_sweep(s);
 	}
 }
 
@@ -650,6 +684,9 @@ int sandboxes_start(struct daemon *d, struct zw_error *e)
 	all->sweep = event_new(d->base, -1, EV_PERSIST, on_sweep, all);
 	if (all->sweep == NULL || event_add(all->sweep, &every) < 0)
 		return zw_error(e, ENOMEM, "there is not enough memory for a timer");
+	r = sandbox_records_load(all, e);
+	if (r < 0)
+		return r;
 	metrics_on_scrape(d->metrics, on_scrape, all);
 	daemon_on_info(d, add_info, all);
 	daemon_on_stop(d, stop, all);

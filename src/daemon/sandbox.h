@@ -76,6 +76,7 @@ struct sandbox {
 	json_t *extras; /* what the protocol that made it keeps with it: an object, or NULL */
 	enum sandbox_state state;
 	bool hidden;                       /* of a run alone: not in lists */
+	bool unkept;                       /* the store does not know the newest of it */
 	usec_t created, expires, ended_at; /* real time; expires ZW_UNLIMITED while paused */
 	usec_t paused_at;                  /* real time of the last pause */
 	usec_t began;                      /* monotonic */
@@ -115,6 +116,8 @@ struct sandbox_wish {
  * `problem`. */
 int sandbox_create(struct sandboxes *all, const struct sandbox_wish *wish, void (*ready)(void *arg, struct sandbox *s), void *arg,
 		   struct sandbox **ret, struct problem *p);
+/* Takes over one that has ended before this daemon began, with its number; numbers must come in order. */
+void sandbox_restore(struct sandboxes *all, struct sandbox *s);
 /* NULL: there is none, or none any more. */
 struct sandbox *sandbox_find(struct daemon *d, const char *id);
 /* Ends it, now or soon; an ending that is under way keeps its reason. */

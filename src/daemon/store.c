@@ -16,6 +16,10 @@ static const char *const steps[] = {
     "CREATE TABLE answers (id BLOB PRIMARY KEY, request BLOB NOT NULL, created INTEGER NOT NULL, status INTEGER NOT NULL,"
     " head TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL) STRICT;"
     "CREATE INDEX answers_created ON answers (created);",
+    /* 2: records of sandboxes; ended is 0 while it lives. */
+    "CREATE TABLE sandboxes (id TEXT PRIMARY KEY, number INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL,"
+    " ended INTEGER NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL, document TEXT NOT NULL) STRICT;"
+    "CREATE INDEX sandboxes_number ON sandboxes (number);",
 };
 
 int store_errno(const struct store *s)
