@@ -127,12 +127,25 @@ _zwinger_keys()
 	esac
 }
 
+_zwinger_client()
+{
+	local cur=$1 verb=${COMP_WORDS[1]}
+	case ${COMP_WORDS[COMP_CWORD - 1]} in
+	--state) _zwinger_files -d "$cur" ;;
+	--key-file | --cacert) _zwinger_files -f "$cur" ;;
+	--policy) _zwinger_policy_file "$cur" ;;
+	--on-timeout) _zwinger_words 'kill pause' "$cur" ;;
+	--signal | -s) _zwinger_words 'TERM KILL INT HUP QUIT STOP CONT USR1 USR2' "$cur" ;;
+	*) _zwinger_words "$("${COMP_WORDS[0]}" "$verb" --help 2> /dev/null | sed -n 's/^ *\(-[a-z], \)\{0,1\}\(--[a-z-]*\).*/\2/p')" "$cur" ;;
+	esac
+}
+
 _zwinger()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]}
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		_zwinger_words 'run policy serve keys doctor --help --version' "$cur"
+		_zwinger_words 'run policy serve keys create exec ps logs kill rm stats top pause resume fork doctor --help --version' "$cur"
 		return
 	fi
 	case ${COMP_WORDS[1]} in
@@ -140,6 +153,7 @@ _zwinger()
 	policy) _zwinger_policy "$cur" ;;
 	serve) _zwinger_serve "$cur" ;;
 	keys) _zwinger_keys "$cur" ;;
+	create | exec | ps | logs | kill | rm | stats | top | pause | resume | fork) _zwinger_client "$cur" ;;
 	doctor) _zwinger_doctor "$cur" ;;
 	esac
 }
