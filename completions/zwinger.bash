@@ -145,7 +145,7 @@ _zwinger()
 	local cur=${COMP_WORDS[COMP_CWORD]}
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		_zwinger_words 'run policy serve keys create exec ps logs kill rm stats top pause resume fork doctor --help --version' "$cur"
+		_zwinger_words 'run policy serve keys create exec ps logs cp kill rm stats top pause resume fork doctor --help --version' "$cur"
 		return
 	fi
 	case ${COMP_WORDS[1]} in
@@ -153,7 +153,7 @@ _zwinger()
 	policy) _zwinger_policy "$cur" ;;
 	serve) _zwinger_serve "$cur" ;;
 	keys) _zwinger_keys "$cur" ;;
-	create | exec | ps | logs | kill | rm | stats | top | pause | resume | fork) _zwinger_client "$cur" ;;
+	create | exec | ps | logs | cp | kill | rm | stats | top | pause | resume | fork) _zwinger_client "$cur" ;;
 	doctor) _zwinger_doctor "$cur" ;;
 	esac
 }

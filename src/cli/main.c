@@ -34,6 +34,7 @@ static const struct verb {
     {"exec", NULL, cli_client, "run a command in a sandbox"},
     {"ps", NULL, cli_client, "list sandboxes, or the processes of one"},
     {"logs", NULL, cli_client, "the output of a sandbox's processes"},
+    {"cp", NULL, cli_client, "copy files to and from a sandbox"},
     {"kill", NULL, cli_client, "send a signal to a process of a sandbox"},
     {"rm", NULL, cli_client, "end sandboxes"},
     {"stats", NULL, cli_client, "what sandboxes use"},

@@ -20,6 +20,8 @@ static const struct client_verb verbs[] = {
      "Runs a command in a sandbox, with its streams and its exit status.", 2, SIZE_MAX, true},
     {"ps", VERB_PS, verb_ps, "[--all] [FLAG...] [ID]", "Lists the sandboxes, or the processes of one.", 0, 1, false},
     {"logs", VERB_LOGS, verb_logs, "[-f] [FLAG...] ID", "Prints the kept output of a sandbox's processes.", 1, 1, false},
+    {"cp", VERB_CP, verb_cp, "[FLAG...] SRC DST", "Copies files and folders; one of SRC and DST is ID:PATH, the other may be -.",
+     2, 2, false},
     {"kill", VERB_KILL, verb_kill, "[-s SIGNAL] [FLAG...] ID PID", "Sends a signal to a process of a sandbox.", 2, 2, false},
     {"rm", VERB_RM, verb_rm, "[FLAG...] ID...", "Ends sandboxes.", 1, SIZE_MAX, false},
     {"stats", VERB_STATS, verb_stats, "[FLAG...] [ID...]", "What sandboxes use.", 0, SIZE_MAX, false},

@@ -198,6 +198,56 @@ def test_no_daemon_is_said(t):
     t.check(b"no daemon" in client(t, ["--url", "http://127.0.0.1:1"], "ps", code=125).stderr, "nothing listens")
 
 
+def tree_of(path):
+    found = {}
+    for folder, folders, files in os.walk(path):
+        for name in folders + files:
+            full = os.path.join(folder, name)
+            key = os.path.relpath(full, path)
+            if os.path.islink(full):
+                found[key] = os.readlink(full)
+            else:
+                mode = os.stat(full).st_mode & 0o777
+                found[key] = mode if os.path.isdir(full) else (mode, open(full, "rb").read())
+    return found
+
+
+def test_files_and_folders_are_copied_both_ways(t):
+    d = serve(t)
+    s = create(t, d)
+    data = os.urandom(3000000)
+    t.file(data, "src", "big", mode=0o600)
+    t.file("#!/bin/sh\n", "src", "deep", "er", "run.sh", mode=0o755)
+    t.file("", "src", "a name: with, odd%2fparts")
+    os.chmod(t.folder("src", "empty"), 0o750)
+    src, back = t.folder("src"), t.tmp("back")
+    client(t, d, "cp", src, f"{s}:copy", timeout=60)
+    t.equal(client(t, d, "exec", s, "sh", "-c", "stat -c %a copy/big copy/deep/er/run.sh copy/empty").stdout, b"600\n755\n750\n", "modes inside")
+    client(t, d, "cp", f"{s}:copy", back, timeout=60)
+    t.equal(tree_of(back), tree_of(src), "there and back")
+    client(t, d, "cp", f"{s}:copy", t.folder("into"))
+    t.equal(tree_of(t.tmp("into", "copy")), tree_of(src), "into a folder")
+    client(t, d, "cp", os.path.join(src, "big"), f"{s}:copy/deep/")
+    t.check(client(t, d, "cp", f"{s}:copy/deep/big", "-").stdout == data, "to standard output")
+    client(t, d, "cp", "-", f"{s}:typed", stdin=b"typed\n")
+    t.equal(client(t, d, "exec", s, "cat", "typed").stdout, b"typed\n", "from standard input")
+    t.contains(client(t, d, "cp", f"{s}:missing", t.tmp("x"), code=125).stderr, b"no such file", "missing")
+    t.check(not os.path.exists(t.tmp("x")), "nothing is left of it")
+    os.symlink("/etc/passwd", os.path.join(src, "link"))
+    t.contains(client(t, d, "cp", src, f"{s}:again", code=125).stderr, b"a link", "a link here is not followed")
+
+
+def test_links_of_a_sandbox_are_made_only_where_they_stay_inside(t):
+    d = serve(t)
+    s = create(t, d)
+    client(t, d, "exec", s, "sh", "-c", "mkdir -p tree/x/y; echo hi > tree/file; cd tree; ln -s file good; ln -s ../../file x/y/up; ln -s /etc/passwd bad1; "
+           "ln -s ../.. bad2; ln -s x/y/../../.. bad3; ln -s ../.. x/y/top; ln -s x/y/top/.. bad4; mkfifo fifo")
+    r = client(t, d, "cp", f"{s}:tree", t.tmp("out"), code=125)
+    t.equal({k: v for k, v in tree_of(t.tmp("out")).items() if isinstance(v, str)}, {"good": "file", "x/y/up": "../../file", "x/y/top": "../.."}, "links")
+    t.equal(open(t.tmp("out", "good")).read(), "hi\n", "and files")
+    t.equal(r.stderr.count(b"not copied"), 5, r.stderr)
+
+
 # ---- Servers that lie ------------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +374,49 @@ def test_output_that_is_none_is_refused(t):
         fake = Fake(t, output_of(parts))
         r = client(t, ["--url", fake.url], "exec", "a" * 20, "x", code=125)
         t.check(any(x in r.stderr for x in text.split(b"|")), f"{parts[:1]!r:.60}: {r.stderr}")
+
+
+def test_names_of_a_stranger_do_not_lead_out(t):
+    outside = t.folder("outside")
+    os.makedirs(t.tmp("out", "tree"))
+    os.symlink(outside, t.tmp("out", "tree", "led"))  # it was there before, as an earlier copy may have left it
+    names = ["../up", "..", ".", "", "/abs", "a/b", "led", "fine"]
+
+    def answer(method, path, send):
+        if "/files/stat" in path:
+            reply(send, {"name": "tree", "path": "tree", "type": "directory", "mode": "0755"})
+        elif "/files/list" in path and path.split("path=")[1].startswith("tree&"):
+            entries = [{"name": n, "path": "/home/user/tree/" + n, "type": "file", "mode": "6777"} for n in names]
+            entries += [{"name": "led", "path": "../../led", "type": "directory", "mode": "0755"}, {"name": "enc", "path": "x", "path_encoded": "a%2f..", "type": "file"},
+                        {"name": "l", "path": "l", "type": "symlink", "target": outside}, 5, None, {"type": "file"}]
+            reply(send, {"entries": entries, "next_cursor": None})
+        elif "/files/list" in path:
+            reply(send, {"entries": [{"name": "inside", "path": "inside", "type": "file"}], "next_cursor": None})
+        else:
+            reply(send, b"payload", kind="application/octet-stream")
+
+    fake = Fake(t, answer)
+    client(t, ["--url", fake.url], "cp", "a" * 20 + ":tree", t.tmp("out"), code=125)
+    t.equal(os.listdir(outside), [], "nothing came there")
+    found = tree_of(t.tmp("out", "tree"))
+    t.equal(found["fine"], (0o777, b"payload"), "a good one, without set-user-ID")
+    t.equal(sorted(os.listdir(t.tmp("out"))), ["tree"], "nothing beside it")
+    t.check(set(found) <= {"fine", "led", "led/inside"}, found)
+
+
+def test_a_copy_without_end_or_half_is_told(t):
+    def answer(method, path, send):
+        if "/files/stat" in path:
+            reply(send, {"name": "f", "path": "f", "type": "directory" if "tree" in path else "file", "mode": "0644"})
+        elif "/files/list" in path:
+            reply(send, {"entries": [], "next_cursor": "more"})
+        else:
+            send(b"HTTP/1.1 200 X\r\nContent-Length: 100\r\nConnection: close\r\n\r\nhalf")
+
+    fake = Fake(t, answer)
+    t.contains(client(t, ["--url", fake.url], "cp", "a" * 20 + ":tree", t.folder("o"), code=125).stderr, b"no end", "pages")
+    client(t, ["--url", fake.url], "cp", "a" * 20 + ":file", t.tmp("p", "file"), code=125)
+    t.equal(os.listdir(t.tmp("p")), [], "no half of a file")
 
 
 if __name__ == "__main__":
