@@ -13,6 +13,7 @@
 #include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox.h"
 #include "daemon/sse.h"
+#include "daemon/text-carry.h"
 #include "policy/text.h"
 #include "sandbox/encode.h"
 
@@ -180,8 +181,7 @@ struct call {
 	bool streams; /* server-sent events, from the beginning of the execution on */
 	struct sse *sse;
 	struct evbuffer *output[2];
-	char carry[2][4]; /* of a character that is cut, for the stream */
-	size_t carry_size[2];
+	struct text_carry carry[2]; /* for the stream */
 	json_t *results, *error;
 };
 
@@ -235,22 +235,12 @@ static json_t *text_or_base64(const char *data, size_t size)
 	return text != NULL ? json_pack("{so}", "text", text) : json_pack("{ss}", "base64", encoded);
 }
 
-/* A character that is cut waits for its rest. */
 static void send_output(struct call *c, unsigned stream, const char *data, size_t size, bool last)
 {
-	cleanup_free char *joined = xcalloc(1, c->carry_size[stream] + size + 1);
-	size_t tail;
+	cleanup_free char *text = text_carry_join(&c->carry[stream], data, size, last, &size);
 
-	memcpy(joined, c->carry[stream], c->carry_size[stream]);
 	if (size > 0)
-		memcpy(joined + c->carry_size[stream], data, size);
-	size += c->carry_size[stream];
-	tail = last ? 0 : utf8_incomplete_tail(joined, size);
-	c->carry_size[stream] = tail < sizeof c->carry[stream] ? tail : 0;
-	size -= c->carry_size[stream];
-	memcpy(c->carry[stream], joined + size, c->carry_size[stream]);
-	if (size > 0)
-		sse_send(c->sse, UINT64_MAX, stream_names[stream], text_or_base64(joined, size));
+		sse_send(c->sse, UINT64_MAX, stream_names[stream], text_or_base64(text, size));
 }
 
 static void output(void *ctx, unsigned stream, const char *data, size_t size)

@@ -34,7 +34,8 @@ struct chunk {
 struct output_reader {
 	struct output_reader *next;
 	struct process *process;
-	struct sse *sse;
+	const struct output_sink *sink;
+	void *arg;
 	const struct chunk *at; /* next to send; NULL: none yet */
 	uint64_t number, passed;
 };
@@ -351,7 +352,7 @@ void process_streams_close(struct process *p)
 
 /* ---- Readers. ---- */
 
-static void reader_end(struct output_reader *r)
+void process_reader_end(struct output_reader *r)
 {
 	struct process *p = r->process;
 	struct output_reader **at = &p->readers;
@@ -359,20 +360,9 @@ static void reader_end(struct output_reader *r)
 	while (*at != r)
 		at = &(*at)->next;
 	*at = r->next;
-	sse_end(r->sse);
 	free(r);
 	drop_old(p);
 	listen_again(p);
-}
-
-static void send_chunk(const struct output_reader *r, const struct chunk *c)
-{
-	static const char *const names[] = {"stdout", "stderr"};
-	const char *name = r->process->tty ? "tty" : names[c->stream];
-	json_t *text = json_stringn(c->data, c->size); /* NULL: no UTF-8 */
-	cleanup_free char *encoded = text == NULL ? encode_base64(c->data, c->size) : NULL;
-
-	sse_send(r->sse, c->number, name, text != NULL ? json_pack("{so}", "text", text) : json_pack("{ss}", "base64", encoded));
 }
 
 static const struct chunk *next_chunk(const struct output_reader *r)
@@ -388,12 +378,12 @@ static void pump(struct output_reader *r)
 {
 	struct process *p = r->process;
 
-	while (sse_room(r->sse)) {
+	while (r->sink->room(r->arg)) {
 		const struct chunk *c = next_chunk(r);
 
 		if (c == NULL)
 			break;
-		send_chunk(r, c);
+		r->sink->chunk(r->arg, p, c->number, c->stream, c->data, c->size);
 		r->at = c;
 		r->number = c->number + 1;
 		r->passed = c->end;
@@ -402,9 +392,12 @@ static void pump(struct output_reader *r)
 	}
 	if (next_chunk(r) == NULL)
 		r->passed = p->added;
-	if (p->state == PROCESS_ENDED && next_chunk(r) == NULL && sse_room(r->sse)) {
-		sse_send(r->sse, UINT64_MAX, "exit", process_to_json(p));
-		reader_end(r);
+	if (p->state == PROCESS_ENDED && next_chunk(r) == NULL && r->sink->room(r->arg)) {
+		const struct output_sink *sink = r->sink;
+		void *arg = r->arg;
+
+		process_reader_end(r);
+		sink->over(arg, p);
 	}
 }
 
@@ -421,30 +414,90 @@ void process_readers_wake(struct process *p)
 	listen_again(p);
 }
 
+struct output_reader *process_read(struct process *p, uint64_t from, const struct output_sink *sink, void *arg)
+{
+	struct output_reader *r = xcalloc(1, sizeof *r);
+
+	*r = (struct output_reader){.next = p->readers, .process = p, .sink = sink, .arg = arg, .number = from};
+	r->passed = p->added - (from >= p->next_number ? 0 : p->kept);
+	p->readers = r;
+	return r;
+}
+
+struct process *process_of_reader(const struct output_reader *r)
+{
+	return r->process;
+}
+
+/* ---- Server-sent events. ---- */
+
+struct follower {
+	struct output_reader *reader;
+	struct sse *sse;
+};
+
+static void send_chunk(void *arg, const struct process *p, uint64_t number, unsigned stream, const char *data, size_t size)
+{
+	static const char *const names[] = {"stdout", "stderr"};
+	const struct follower *f = arg;
+	json_t *text = json_stringn(data, size); /* NULL: no UTF-8 */
+	cleanup_free char *encoded = text == NULL ? encode_base64(data, size) : NULL;
+
+	sse_send(f->sse, number, p->tty ? "tty" : names[stream],
+		 text != NULL ? json_pack("{so}", "text", text) : json_pack("{ss}", "base64", encoded));
+}
+
+static bool has_room(void *arg)
+{
+	const struct follower *f = arg;
+
+	return sse_room(f->sse);
+}
+
+static void send_exit(void *arg, struct process *p)
+{
+	struct follower *f = arg;
+
+	sse_send(f->sse, UINT64_MAX, "exit", process_to_json(p));
+	sse_end(f->sse);
+	free(f);
+}
+
+static void send_no_more(void *arg)
+{
+	struct follower *f = arg;
+
+	sse_end(f->sse);
+	free(f);
+}
+
 static void on_gone(struct request *r)
 {
-	reader_end(r->data);
+	struct follower *f = r->data;
+
+	process_reader_end(f->reader);
+	send_no_more(f);
 }
 
 static void on_room(struct request *r)
 {
-	struct output_reader *reader = r->data;
+	const struct follower *f = r->data;
 
-	process_readers_wake(reader->process);
+	process_readers_wake(f->reader->process);
 }
 
 void process_follow(struct process *p, struct request *r, uint64_t from)
 {
+	static const struct output_sink sink = {.chunk = send_chunk, .room = has_room, .over = send_exit, .lost = send_no_more};
 	struct sse *sse = sse_begin(r);
-	struct output_reader *reader;
+	struct follower *f;
 
 	if (sse == NULL)
 		return;
-	reader = xcalloc(1, sizeof *reader);
-	*reader = (struct output_reader){.next = p->readers, .process = p, .sse = sse, .number = from};
-	reader->passed = p->added - (from >= p->next_number ? 0 : p->kept);
-	p->readers = reader;
-	r->data = reader;
+	f = xcalloc(1, sizeof *f);
+	f->sse = sse;
+	f->reader = process_read(p, from, &sink, f);
+	r->data = f;
 	request_on_gone(r, on_gone);
 	sse_on_room(sse, on_room);
 	process_readers_wake(p);
@@ -464,8 +517,14 @@ bool process_chunk(const struct process *p, uint64_t number, struct chunk_view *
 
 void process_output_free(struct process *p)
 {
-	while (p->readers != NULL)
-		reader_end(p->readers);
+	while (p->readers != NULL) {
+		const struct output_reader *r = p->readers;
+		void (*lost)(void *arg) = r->sink->lost;
+		void *arg = r->arg;
+
+		process_reader_end(p->readers);
+		lost(arg);
+	}
 	process_streams_close(p);
 	while (p->first != NULL) {
 		struct chunk *c = p->first;

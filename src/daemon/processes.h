@@ -99,6 +99,20 @@ int process_write(struct process *p, struct evbuffer *data, bool eof);
 size_t process_input_waiting(const struct process *p);
 void process_on_input_moved(struct process *p, void (*moved)(void *arg), void *arg);
 
+/* Somebody who reads the output of a process. `room` says whether more can be taken; process_readers_wake() when it is so again.
+ * Exactly one of `over` (everything was told, and it has ended) and `lost` (its record goes) is the last call, unless the reader
+ * was ended before; the reader is gone then. */
+struct output_sink {
+	void (*chunk)(void *arg, const struct process *p, uint64_t number, unsigned stream, const char *data, size_t size);
+	bool (*room)(void *arg);
+	void (*over)(void *arg, struct process *p);
+	void (*lost)(void *arg);
+};
+/* From chunk `from` on. Nothing is told before process_readers_wake(). */
+struct output_reader *process_read(struct process *p, uint64_t from, const struct output_sink *sink, void *arg);
+void process_reader_end(struct output_reader *r);
+struct process *process_of_reader(const struct output_reader *r);
+void process_readers_wake(struct process *p);
 /* Takes the request over: SSE of its output from chunk `from` on. */
 void process_follow(struct process *p, struct request *r, uint64_t from);
 
@@ -124,6 +138,5 @@ void processes_free(struct sandbox *s);
 int process_streams_open(struct process *p, const int fds[STREAMS], size_t count);
 void process_streams_drain(struct process *p); /* it has exited */
 void process_streams_close(struct process *p);
-void process_readers_wake(struct process *p);
 void process_output_free(struct process *p);
 int process_capture_init(struct process *p, uint64_t output);
