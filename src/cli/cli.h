@@ -7,6 +7,7 @@ int cli_run(int argc, char **argv);
 int cli_policy(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_serve(int argc, char **argv);
+int cli_mcp(int argc, char **argv);
 int cli_keys(int argc, char **argv);
 int cli_client(int argc, char **argv);   /* the verbs that talk to a daemon */
 int cli_launcher(int argc, char **argv); /* for the daemon: not in the help */

@@ -29,6 +29,7 @@ static const struct verb {
     {"run", NULL, cli_run, "run a program inside a sandbox"},
     {"policy", NULL, cli_policy, "check and explain policies, list presets and keys"},
     {"serve", NULL, cli_serve, "sandboxes over HTTP: the daemon"},
+    {"mcp", NULL, cli_mcp, "sandboxes as tools of an agent: MCP on standard input and output"},
     {"keys", NULL, cli_keys, "keys of the HTTP interface: add, list, revoke"},
     {"create", NULL, cli_client, "make a sandbox of a daemon and print its id"},
     {"exec", NULL, cli_client, "run a command in a sandbox"},

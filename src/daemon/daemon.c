@@ -15,6 +15,7 @@
 #include "daemon/e2b/e2b.h"
 #include "daemon/idempotency.h"
 #include "daemon/log.h"
+#include "daemon/mcp/mcp.h"
 #include "daemon/metrics.h"
 #include "daemon/router.h"
 #include "daemon/sandbox.h"
@@ -229,7 +230,24 @@ static int make_parts(struct start *s, struct zw_error *e)
 {
 	daemon_add_routes(s->d);
 	e2b_add(s->d);
+	mcp_http_add(s->d);
 	return sandboxes_start(s->d, e);
+}
+
+/* For MCP on standard input and output: nobody but its client can ask for anything. */
+static int make_sandboxes(struct start *s, struct zw_error *e)
+{
+	return sandboxes_start(s->d, e);
+}
+
+static int start_stdio(struct start *s, struct zw_error *e)
+{
+	return mcp_stdio_start(s->d, e);
+}
+
+static int watch_signals(struct start *s, struct zw_error *e)
+{
+	return daemon_watch_signals(s->d, e);
 }
 
 static int listen_everywhere(struct start *s, struct zw_error *e)
@@ -285,7 +303,7 @@ static const struct step {
 	const char *name;
 	int status; /* of the program when it fails */
 	int (*run)(struct start *s, struct zw_error *e);
-} steps[] = {
+} serve_steps[] = {
     {"read the addresses", DAEMON_REFUSED, read_addresses},
     {"check for plain HTTP", DAEMON_REFUSED, check_plain},
     {"check what a restart does", DAEMON_REFUSED, check_restart},
@@ -306,11 +324,23 @@ static const struct step {
     {"announce", DAEMON_FAILED, announce},
 };
 
-static int start(struct start *s)
+static const struct step mcp_steps[] = {
+    {"open the log", DAEMON_REFUSED, open_log},
+    {"open the state directory", DAEMON_FAILED, open_state},
+    {"lock the state directory", DAEMON_FAILED, lock_state},
+    {"open the database", DAEMON_FAILED, open_store},
+    {"make the event loop", DAEMON_FAILED, make_base},
+    {"make the server", DAEMON_FAILED, make_server},
+    {"make the sandboxes", DAEMON_FAILED, make_sandboxes},
+    {"watch signals", DAEMON_FAILED, watch_signals},
+    {"serve standard input", DAEMON_FAILED, start_stdio},
+};
+
+static int start(struct start *s, const struct step *steps, size_t count)
 {
 	struct zw_error e = {0};
 
-	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+	for (size_t i = 0; i < count; i++) {
 		if (steps[i].run(s, &e) == 0)
 			continue;
 		log_error("%s", e.text);
@@ -326,6 +356,8 @@ static void end(struct daemon *d)
 		http_server_done(&d->http);
 	d->listeners = http_listeners_free(d->listeners);
 	d->sandboxes = sandboxes_free(d->sandboxes);
+	d->mcp_http = mcp_http_free(d->mcp_http);
+	d->mcp_stdio = mcp_stdio_free(d->mcp_stdio);
 	d->key_watch = key_watch_free(d->key_watch);
 	daemon_forget_signals(d);
 	d->idempotency = idempotency_free(d->idempotency);
@@ -340,11 +372,11 @@ static void end(struct daemon *d)
 	d->log = dlog_free(d->log);
 }
 
-int daemon_serve(const struct serve_options *options)
+static int run(const struct serve_options *options, const struct step *steps, size_t count)
 {
 	struct daemon d = {.options = options, .state = {.fd = -EBADF, .lock_fd = -EBADF}, .started = now_monotonic()};
 	struct start s = {.d = &d};
-	int status = start(&s);
+	int status = start(&s, steps, count);
 
 	for (size_t i = 0; i < s.count; i++)
 		listen_address_done(&s.addresses[i]);
@@ -357,4 +389,14 @@ int daemon_serve(const struct serve_options *options)
 	}
 	end(&d);
 	return status;
+}
+
+int daemon_serve(const struct serve_options *options)
+{
+	return run(options, serve_steps, ARRAY_SIZE(serve_steps));
+}
+
+int daemon_mcp(const struct serve_options *options)
+{
+	return run(options, mcp_steps, ARRAY_SIZE(mcp_steps));
 }

@@ -19,6 +19,8 @@ struct router;
 struct idempotency;
 struct key_watch;
 struct sandboxes;
+struct mcp_http;
+struct mcp_stdio;
 
 enum { DAEMON_STOPPERS_MAX = 8, DAEMON_INFO_MAX = 8, DAEMON_TOKEN_KEY_SIZE = 32 };
 
@@ -36,6 +38,8 @@ struct daemon {
 	struct idempotency *idempotency;
 	struct sandboxes *sandboxes;
 	unsigned char token_key[DAEMON_TOKEN_KEY_SIZE]; /* of the tokens of sandboxes (e2b/tokens.c) */
+	struct mcp_http *mcp_http;   /* of `serve` */
+	struct mcp_stdio *mcp_stdio; /* of `mcp` */
 	struct http_server http;
 	struct http_listeners *listeners;
 	bool tls;
@@ -65,6 +69,8 @@ enum { DAEMON_FAILED = 1, DAEMON_REFUSED = 125 };
 
 /* Runs until a signal ends it; the exit status. */
 int daemon_serve(const struct serve_options *options);
+/* The same parts without any listener and key: MCP on standard input and output. */
+int daemon_mcp(const struct serve_options *options);
 
 /* A part that has something to end when the daemon does: `stop` is called once requests are done or the drain is over, and leads,
  * now or later, to one call of daemon_stopped(). */

@@ -1,4 +1,5 @@
-/* zwingerd: `serve`, and `keys`, which needs the same libraries. Executed by `zwinger serve` and `zwinger keys`. */
+/* zwingerd: `serve`, and `keys` and `mcp`, which need the same parts. Executed by `zwinger serve`, `zwinger keys`, `zwinger mcp`.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/keys-command.h"
+#include "daemon/mcp/mcp.h"
 
 static int print(const char *text)
 {
@@ -63,6 +65,10 @@ int main(int argc, char **argv)
 	(void) sigaction(SIGPIPE, &ignore, NULL); /* cannot fail */
 	if (argc > 1 && strcmp(argv[1], "keys") == 0)
 		return keys_command(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "mcp") == 0) {
+		raise_descriptors();
+		return mcp_command(argc - 1, argv + 1);
+	}
 	if (argc > 1 && strcmp(argv[1], "serve") == 0)
 		return serve(argc - 1, argv + 1);
 	return serve(argc, argv);

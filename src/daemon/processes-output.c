@@ -290,6 +290,8 @@ static ssize_t read_stream(struct stream *s)
 		capture(&s->captured, data, (size_t) n);
 	else
 		add_text(p, which, data, (size_t) n);
+	if (p->on_output != NULL)
+		p->on_output(p->arg, data, (size_t) n);
 	check_limit(p, s);
 	return n;
 }

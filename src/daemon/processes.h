@@ -79,6 +79,8 @@ struct process {
 	void (*on_started)(void *arg, struct process *p); /* failed: look at `exit` */
 	void (*on_ended)(void *arg, struct process *p);
 	void *arg;
+	/* To be set once it is started: sees what a captured one writes, with the `arg` of all. */
+	void (*on_output)(void *arg, const char *data, size_t size);
 };
 
 /* 0 and *ret, or a positive errno: nothing was started. Callbacks come later, each once, on_ended after on_started; NULL: none.

@@ -177,6 +177,8 @@ static int add_all(const struct sandbox_policies *s, struct policy_stack *stack,
 {
 	int r = policy_stack_add_text(stack, "defaults", s->defaults, strlen(s->defaults), errors);
 
+	if (r == 0 && s->own != NULL)
+		return policy_stack_add_text(stack, "policy", s->own, strlen(s->own), errors);
 	if (r == 0 && template != NULL)
 		r = add_template(s, stack, template, errors);
 	if (r == 0 && policy != NULL)
@@ -221,7 +223,7 @@ int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, 
 		if (r == 0)
 			r = policy_stack_resolve(stack, &resolved, &errors);
 		if (r == 0)
-			r = check_ceiling(&s->ceiling, &resolved, p);
+			r = s->own == NULL ? check_ceiling(&s->ceiling, &resolved, p) : 0;
 		else
 			tell_errors(&errors, p);
 	}

@@ -21,6 +21,7 @@ struct sandbox_policies {
 	char *defaults;              /* lowest of every stack */
 	const char *operator_policy; /* --policy, or NULL */
 	const char *folder;          /* --templates, or NULL */
+	const char *own;             /* a document that every sandbox gets; no ceiling then. NULL: requests decide */
 };
 
 int sandbox_policies_init(struct sandbox_policies *s, const char *ceiling, const char *operator_policy, const char *folder,

@@ -421,6 +421,10 @@ static void on_refused(void *arg, const json_t *m)
 
 static void on_event(void *arg, const char *kind, const json_t *m)
 {
+	const struct sandbox *s = arg;
+
+	if (strcmp(kind, "denial") == 0 && s->on_denial != NULL && json_is_object(json_object_get(m, "record")))
+		s->on_denial(s->denial_arg, json_object_get(m, "record"));
 	sandbox_event_of(arg, kind, m);
 }
 
@@ -678,6 +682,7 @@ int sandboxes_start(struct daemon *d, struct zw_error *e)
 	r = sandbox_policies_init(&all->policies, d->options->ceiling, d->options->policy, d->options->templates, e);
 	if (r < 0)
 		return r;
+	all->policies.own = d->options->own_policy;
 	all->launcher = launcher_client_new(d->base, launcher_gone, all, e);
 	if (all->launcher == NULL)
 		return e->code;

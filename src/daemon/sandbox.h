@@ -99,6 +99,8 @@ struct sandbox {
 	struct files_client *files;
 	uint32_t files_id; /* of its start */
 	struct event_log *events;
+	void (*on_denial)(void *arg, const json_t *record); /* or NULL */
+	void *denial_arg;
 	struct sandbox_context *contexts; /* oldest first */
 	struct interpreter *interpreters;
 	uint64_t context_numbers;

@@ -18,6 +18,7 @@ struct serve_options {
 	char *domain;                   /* as given, perhaps with a port */
 	char *on_restart;               /* "end" or "adopt" */
 	char *log, *log_format;         /* a file or NULL; "text" or "json" */
+	const char *own_policy; /* of `zwinger mcp`: a document that every sandbox gets, whatever the ceiling; not an option */
 	bool allow_plain_http, help, version;
 	uint64_t max_sandboxes;
 	usec_t max_timeout, keep_record, drain;
