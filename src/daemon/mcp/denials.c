@@ -36,7 +36,7 @@ static json_t *network_remedy(const json_t *d)
 	if (host[0] == '\0')
 		return json_string("a rule in network.allow of the policy");
 	if (port > 0)
-		return json_sprintf("network.allow: [{host: \"%s\", port: %lld}] in the policy", host, (long long) port);
+		return json_sprintf("network.allow: [{host: \"%s\", ports: [%lld]}] in the policy", host, (long long) port);
 	return json_sprintf("network.allow: [{host: \"%s\"}] in the policy", host);
 }
 

@@ -45,7 +45,7 @@ static json_t *filesystem(const struct sandbox *s, const json_t *policy)
 
 static json_t *network(const json_t *policy)
 {
-	static const char *const told[] = {"host", "address", "preset", "port", "ports", "protocol", "methods", "paths"};
+	static const char *const told[] = {"host", "address", "preset", "ports", "protocol", "methods", "paths"};
 	const json_t *allow = json_object_get(json_object_get(policy, "network"), "allow");
 	json_t *list = json_array(), *rule;
 	size_t i;
