@@ -117,6 +117,14 @@ _zwinger_serve()
 	esac
 }
 
+_zwinger_mcp()
+{
+	case ${COMP_WORDS[COMP_CWORD - 1]} in
+	--policy) _zwinger_policy_file "$1" ;;
+	*) _zwinger_words '--policy --help' "$1" ;;
+	esac
+}
+
 _zwinger_keys()
 {
 	case ${COMP_WORDS[COMP_CWORD - 1]} in
@@ -145,13 +153,14 @@ _zwinger()
 	local cur=${COMP_WORDS[COMP_CWORD]}
 	COMPREPLY=()
 	if ((COMP_CWORD == 1)); then
-		_zwinger_words 'run policy serve keys create exec ps logs cp kill rm stats top pause resume fork doctor --help --version' "$cur"
+		_zwinger_words 'run policy serve mcp keys create exec ps logs cp kill rm stats top pause resume fork doctor --help --version' "$cur"
 		return
 	fi
 	case ${COMP_WORDS[1]} in
 	run) _zwinger_run "$cur" ;;
 	policy) _zwinger_policy "$cur" ;;
 	serve) _zwinger_serve "$cur" ;;
+	mcp) _zwinger_mcp "$cur" ;;
 	keys) _zwinger_keys "$cur" ;;
 	create | exec | ps | logs | cp | kill | rm | stats | top | pause | resume | fork) _zwinger_client "$cur" ;;
 	doctor) _zwinger_doctor "$cur" ;;
