@@ -38,8 +38,8 @@ struct daemon {
 	struct idempotency *idempotency;
 	struct sandboxes *sandboxes;
 	unsigned char token_key[DAEMON_TOKEN_KEY_SIZE]; /* of the tokens of sandboxes (e2b/tokens.c) */
-	struct mcp_http *mcp_http;   /* of `serve` */
-	struct mcp_stdio *mcp_stdio; /* of `mcp` */
+	struct mcp_http *mcp_http;                      /* of `serve` */
+	struct mcp_stdio *mcp_stdio;                    /* of `mcp` */
 	struct http_server http;
 	struct http_listeners *listeners;
 	bool tls;
