@@ -32,7 +32,9 @@ struct watch {
 	bool full; /* told that something is not watched */
 	uint32_t temp_cookie;
 	char temp[TEMP_NAME_SIZE]; /* the rename under way, "" none */
-	int last_wd;               /* of the write told last in this round, 0 none */
+	uint32_t moved; /* a folder that has moved away, and may be found again by the cookie in the next event; ROOT: none */
+	uint32_t moved_cookie;
+	int last_wd; /* of the write told last in this round, 0 none */
 	char last_name[256];
 	struct folder folders[FILES_WATCH_FOLDERS];
 };
@@ -171,13 +173,39 @@ static size_t find_child(const struct watch *w, size_t parent, const char *name)
 	return FILES_WATCH_FOLDERS;
 }
 
-/* It has moved away: where to, another event says, and then it is watched anew. */
-static void drop_tree(struct job *j, size_t parent, const char *name)
+/* It has moved away. Nothing is lost of what happens in it when the next event says that it is still below us: watches stay with
+ * their folders. */
+static void move_away(struct watch *w, size_t parent, const char *name, uint32_t cookie)
+{
+	size_t at = find_child(w, parent, name);
+
+	w->moved = at != FILES_WATCH_FOLDERS ? (uint32_t) at : ROOT;
+	w->moved_cookie = cookie;
+}
+
+/* False: it is not the one that has moved away. */
+static bool move_here(struct watch *w, size_t parent, const char *name, uint32_t cookie)
+{
+	size_t size = strlen(name) + 1;
+	struct folder *v = &w->folders[w->moved];
+
+	if (w->moved == ROOT || cookie != w->moved_cookie || v->wd == 0 || size > sizeof v->name)
+		return false;
+	v->parent = (uint32_t) parent;
+	v->parent_serial = w->folders[parent].serial;
+	memcpy(v->name, name, size);
+	w->moved = ROOT;
+	return true;
+}
+
+/* It has moved out of our sight. */
+static void drop_moved(struct job *j)
 {
 	struct watch *w = j->state_map;
-	size_t above = find_child(w, parent, name);
+	size_t above = w->moved;
 
-	if (above == FILES_WATCH_FOLDERS)
+	w->moved = ROOT;
+	if (above == ROOT)
 		return;
 	/* The table keeps them until the kernel says that no more comes of them. */
 	for (size_t i = w->used; i-- > 1;)
@@ -304,7 +332,9 @@ static void handle_named(struct files *f, struct job *j, size_t at, const struct
 		if ((e->mask & kinds[i].mask) != 0)
 			tell(f, j, kinds[i].kind, at, e->name, folder);
 	if (deep && (e->mask & IN_MOVED_FROM) != 0)
-		drop_tree(j, at, e->name);
+		move_away(j->state_map, at, e->name, e->cookie);
+	if (deep && (e->mask & IN_MOVED_TO) != 0 && move_here(j->state_map, at, e->name, e->cookie))
+		return;
 	if (deep && (e->mask & (IN_CREATE | IN_MOVED_TO)) != 0)
 		add_folder(f, j, at, e->name, (e->mask & IN_CREATE) != 0);
 }
@@ -360,12 +390,18 @@ static enum step read_events(struct files *f, struct job *j)
 	char events[4096] __attribute__((aligned(8))); /* not the piece, which a search needs */
 	ssize_t n = read(j->file, events, sizeof events);
 
+	if (n < 0 && errno == EAGAIN) {
+		drop_moved(j);
+		return wait_for(j, j->file, POLLIN);
+	}
 	if (n < 0)
-		return errno == EAGAIN ? wait_for(j, j->file, POLLIN) : done(f, j, errno);
+		return done(f, j, errno);
 	w->last_wd = 0;
 	for (ssize_t at = 0; at < n;) {
 		const struct inotify_event *e = (const struct inotify_event *) (const void *) (events + at);
 
+		if (w->moved != ROOT && ((e->mask & IN_MOVED_TO) == 0 || e->cookie != w->moved_cookie))
+			drop_moved(j);
 		if (!handle_event(f, j, e))
 			return done(f, j, ENOENT);
 		at += (ssize_t) (sizeof *e + e->len);
