@@ -1,9 +1,7 @@
 /* /v1/sandboxes/{id}/files. */
 #include <errno.h>
 #include <event2/event.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -11,10 +9,10 @@
 #include "daemon/api-run.h"
 #include "daemon/daemon.h"
 #include "daemon/files-client.h"
+#include "daemon/files-json.h"
 #include "daemon/sandbox-files.h"
 #include "daemon/sandbox.h"
 #include "policy/text.h"
-#include "sandbox/encode.h"
 
 enum { READ_SIZE = 64 * 1024, MODE_MAX = 0777 };
 
@@ -44,106 +42,6 @@ static void work_free(struct work *w)
 	free(w);
 }
 
-/* ---- Errors and entries. ---- */
-
-void refuse_files(struct request *r, int error)
-{
-	static const struct {
-		int error;
-		enum problem_code code;
-		const char *message;
-	} rows[] = {
-	    {ENOENT, PROBLEM_NOT_FOUND, "there is no such file"},
-	    {EACCES, PROBLEM_PERMISSION_DENIED, "the file system inside does not permit it"},
-	    {EPERM, PROBLEM_PERMISSION_DENIED, "the file system inside does not permit it"},
-	    {EROFS, PROBLEM_PERMISSION_DENIED, "it lies on a file system that is read-only inside"},
-	    {EEXIST, PROBLEM_CONFLICT, "there is a file already"},
-	    {ENOTEMPTY, PROBLEM_CONFLICT, "the directory is not empty"},
-	    {EBUSY, PROBLEM_CONFLICT, "it is in use"},
-	    {EXDEV, PROBLEM_CONFLICT, "it cannot be moved to another file system"},
-	    {ENOTDIR, PROBLEM_NOT_A_DIRECTORY, "a part of the path is no directory"},
-	    {EISDIR, PROBLEM_IS_A_DIRECTORY, "it is a directory"},
-	    {FILES_NOT_REGULAR, PROBLEM_NOT_A_REGULAR_FILE, "it is no regular file"},
-	    {ENOSPC, PROBLEM_INSUFFICIENT_STORAGE, "there is no room left inside"},
-	    {EDQUOT, PROBLEM_INSUFFICIENT_STORAGE, "there is no room left inside"},
-	    {EFBIG, PROBLEM_TOO_LARGE, "it is larger than the policy allows"},
-	    {ENAMETOOLONG, PROBLEM_BAD_REQUEST, "the path is too long"},
-	    {EINVAL, PROBLEM_BAD_REQUEST, "the path or an argument is not good"},
-	    {ELOOP, PROBLEM_BAD_REQUEST, "there are too many links on the way"},
-	    {FILES_SHORT, PROBLEM_CONFLICT, "the file was changed meanwhile"},
-	    {EAGAIN, PROBLEM_BUSY, "too much is under way in this sandbox"},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		if (rows[i].error == error) {
-			refuse(r, rows[i].code, NULL, "path: %s", rows[i].message);
-			return;
-		}
-	if (error == ESHUTDOWN)
-		refuse(r, PROBLEM_UNAVAILABLE, "try again", "the program that works on files inside has ended");
-	else
-		refuse(r, PROBLEM_UNAVAILABLE, "try again", "it failed: %s",
-		       error < 4000 ? strerror(error) : "for no known reason");
-}
-
-static const char *type_of(uint32_t mode)
-{
-	static const struct {
-		uint32_t mode;
-		const char *name;
-	} types[] = {{S_IFREG, "file"}, {S_IFDIR, "directory"}, {S_IFLNK, "symlink"}, {S_IFIFO, "fifo"}, {S_IFSOCK, "socket"}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
-		if ((mode & S_IFMT) == types[i].mode)
-			return types[i].name;
-	return "device";
-}
-
-/* UTF-8 as it is, else with escapes. */
-static json_t *text_of(const char *text)
-{
-	cleanup_free char *escaped = encode_text(text);
-
-	return json_string(escaped);
-}
-
-static json_t *percent(const char *path)
-{
-	cleanup_free char *out = xcalloc(strlen(path) * 3 + 1, 1);
-	char *to = out;
-
-	for (const unsigned char *p = (const unsigned char *) path; *p != '\0'; p++)
-		if (*p <= ' ' || *p >= 0x7f || strchr("%?#&+", *p) != NULL)
-			to += snprintf(to, 4, "%%%02X", *p);
-		else
-			*to++ = (char) *p;
-	return json_string(out);
-}
-
-static json_t *owner(const char *name, uint32_t id)
-{
-	return name[0] != '\0' ? json_string(name) : json_sprintf("%u", id);
-}
-
-static json_t *entry_to_json(const struct files_entry *e)
-{
-	const char *slash = strrchr(e->path, '/');
-	char mode[8];
-	size_t bad;
-	json_t *o;
-
-	(void) snprintf(mode, sizeof mode, "%04o", e->mode & 07777);
-	o = json_pack("{so so ss sI ss so so so}", "name", text_of(slash != NULL && slash[1] != '\0' ? slash + 1 : e->path),
-		      "path", text_of(e->path), "type", type_of(e->mode), "size", (json_int_t) e->size, "mode", mode, "user",
-		      owner(e->user, e->uid), "group", owner(e->group, e->gid), "modified_at",
-		      e->mtime > 0 ? json_time((usec_t) e->mtime * USEC_PER_SEC + e->mtime_nsec / 1000) : json_null());
-	if (e->target != NULL)
-		(void) json_object_set_new(o, "target", text_of(e->target));
-	if (!text_is_utf8(e->path, strlen(e->path), &bad))
-		(void) json_object_set_new(o, "path_encoded", percent(e->path));
-	return o;
-}
-
 /* ---- Asking. ---- */
 
 static bool read_path(struct request *r, const char *name, const char *path)
@@ -157,13 +55,11 @@ static bool read_path(struct request *r, const char *name, const char *path)
 static bool ask_in(struct request *r, struct sandbox *s, struct files_ask *a, const struct files_callbacks *callbacks,
 		   struct work *w)
 {
-	struct files_client *c = sandbox_files(s);
+	struct files_client *c = files_client_of(r, s);
 	int error;
 
-	if (c == NULL) {
-		refuse(r, PROBLEM_UNAVAILABLE, "try again", "the program that works on files inside cannot be started now");
+	if (c == NULL)
 		return false;
-	}
 	w->request = r;
 	r->data = w;
 	a->path_size = strlen(a->path);
@@ -177,15 +73,8 @@ static bool ask_in(struct request *r, struct sandbox *s, struct files_ask *a, co
 static bool ask(struct request *r, struct files_ask *a, const struct files_callbacks *callbacks, struct work *w)
 {
 	struct sandbox *s = sandbox_of(r, true);
-	const char *user = request_query(r, "user");
 
-	if (s == NULL)
-		return false;
-	if (user != NULL && strcmp(user, "user") != 0) {
-		refuse(r, PROBLEM_NOT_SUPPORTED, NULL, "files of another user are not supported by this version");
-		return false;
-	}
-	return ask_in(r, s, a, callbacks, w);
+	return s != NULL && files_user_of(r) && ask_in(r, s, a, callbacks, w);
 }
 
 static struct work *work_new(void)
@@ -214,7 +103,7 @@ static void end_entry(void *ctx, const struct files_end *end)
 	if (end->error != 0)
 		refuse_files(w->request, end->error);
 	else
-		respond_json(w->request, 200, entry_to_json(end->entry));
+		respond_json(w->request, 200, files_entry_to_json(end->entry));
 	work_free(w);
 }
 
@@ -225,7 +114,7 @@ static void end_made(void *ctx, const struct files_end *end)
 	if (end->error != 0)
 		refuse_files(w->request, end->error);
 	else
-		respond_json(w->request, end->created ? 201 : 200, entry_to_json(end->entry));
+		respond_json(w->request, end->created ? 201 : 200, files_entry_to_json(end->entry));
 	work_free(w);
 }
 
@@ -303,7 +192,7 @@ static void list_entry(void *ctx, const struct files_entry *e)
 {
 	struct work *w = ctx;
 
-	(void) json_array_append_new(w->list, entry_to_json(e));
+	(void) json_array_append_new(w->list, files_entry_to_json(e));
 	free(w->last);
 	w->last = xstrdup(e->path);
 }
@@ -317,11 +206,11 @@ static void list_end(void *ctx, const struct files_end *end)
 	else
 		respond_json(w->request, 200,
 			     json_pack("{sO so}", "entries", w->list, "next_cursor",
-				       end->more && w->last != NULL ? percent(w->last) : json_null()));
+				       end->more && w->last != NULL ? files_percent(w->last) : json_null()));
 	work_free(w);
 }
 
-/* The opposite of percent(). */
+/* The opposite of files_percent(). */
 static char *unpercent(const char *text)
 {
 	char *out = xcalloc(strlen(text) + 1, 1), *to = out;
@@ -653,7 +542,7 @@ static void write_end(void *ctx, const struct files_end *end)
 	if (end->error != 0)
 		refuse_files(w->request, end->error);
 	else
-		respond_json(w->request, end->created ? 201 : 200, entry_to_json(end->entry));
+		respond_json(w->request, end->created ? 201 : 200, files_entry_to_json(end->entry));
 	work_free(w);
 }
 
@@ -677,11 +566,6 @@ static void put_file(struct request *r)
 		work_free(w);
 }
 
-static void watch_files(struct request *r)
-{
-	refuse(r, PROBLEM_NOT_SUPPORTED, NULL, "%s is not supported by this version", r->route->pattern);
-}
-
 static const struct json_field directory_fields[] = {
     {"path", JSON_IN_TEXT | JSON_IN_REQUIRED}, {"mode", JSON_IN_TEXT | JSON_IN_NULL}, {NULL, 0}};
 static const struct json_field move_fields[] = {{"source", JSON_IN_TEXT | JSON_IN_REQUIRED},
@@ -699,7 +583,6 @@ static const struct route routes[] = {
     {"GET", F "/list", SCOPE_USE, TAKES_NOTHING, 0, NULL, list_files, NULL, 0},
     {"POST", F "/directory", SCOPE_USE, TAKES_JSON, ROUTE_WORK, directory_fields, make_directory, NULL, 0},
     {"POST", F "/move", SCOPE_USE, TAKES_JSON, ROUTE_WORK, move_fields, move_file, NULL, 0},
-    {"GET", F "/watch", SCOPE_USE, TAKES_NOTHING, ROUTE_LASTING, NULL, watch_files, NULL, 0},
 };
 
 void api_files_add(struct daemon *d)

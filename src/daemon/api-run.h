@@ -22,5 +22,9 @@ void api_run_add(struct daemon *d);
 void api_sandboxes_add(struct daemon *d);
 void api_processes_add(struct daemon *d);
 void api_files_add(struct daemon *d);
+void api_watch_add(struct daemon *d);
+void api_fork_add(struct daemon *d);
+/* `value`, or `missing` when it is NULL or null: 1 ms to --max-timeout. False with a fault added. */
+bool read_life(const struct request *r, const json_t *value, usec_t missing, usec_t *ret, struct json_faults *f);
 void api_contexts_add(struct daemon *d);
 void api_record_add(struct daemon *d);

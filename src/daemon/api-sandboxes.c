@@ -1,4 +1,4 @@
-/* /v1/sandboxes: from creation to the end, and what is not built yet. */
+/* /v1/sandboxes: from creation to the end. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,10 +36,10 @@ static void created(void *arg, struct sandbox *s)
 	respond_json(r, 201, sandbox_to_json(s));
 }
 
-static bool read_timeout(const struct request *r, const json_t *value, usec_t *ret, struct json_faults *f)
+bool read_life(const struct request *r, const json_t *value, usec_t missing, usec_t *ret, struct json_faults *f)
 {
 	if (value == NULL || json_is_null(value)) {
-		*ret = DEFAULT_TIMEOUT < r->daemon->options->max_timeout ? DEFAULT_TIMEOUT : r->daemon->options->max_timeout;
+		*ret = missing < r->daemon->options->max_timeout ? missing : r->daemon->options->max_timeout;
 		return true;
 	}
 	if (!json_in_usec(value, "timeout", ret, f))
@@ -82,7 +82,7 @@ static void post_sandbox(struct request *r)
 				    .name = json_in_text(r->json, "name"),
 				    .pause_on_timeout = on_timeout != NULL && strcmp(on_timeout, "pause") == 0};
 
-	(void) read_timeout(r, json_object_get(r->json, "timeout"), &wish.timeout, &faults);
+	(void) read_life(r, json_object_get(r->json, "timeout"), DEFAULT_TIMEOUT, &wish.timeout, &faults);
 	if (on_timeout != NULL && !wish.pause_on_timeout && strcmp(on_timeout, "kill") != 0)
 		json_fault_add(&faults, "on_timeout", "kill or pause", "expected kill or pause");
 	if (wish.name != NULL && strlen(wish.name) > NAME_MAX_BYTES)
@@ -246,7 +246,7 @@ static void set_timeout(struct request *r)
 
 	if (s == NULL)
 		return;
-	if (!read_timeout(r, json_object_get(r->json, "timeout"), &timeout, &faults)) {
+	if (!read_life(r, json_object_get(r->json, "timeout"), DEFAULT_TIMEOUT, &timeout, &faults)) {
 		refuse_faults(r, PROBLEM_BAD_REQUEST, &faults);
 		return;
 	}
@@ -348,13 +348,6 @@ static void get_events(struct request *r)
 		sandbox_events_follow(s, r, follow);
 }
 
-/* ---- What is not built yet. ---- */
-
-static void not_built(struct request *r)
-{
-	refuse(r, PROBLEM_NOT_SUPPORTED, NULL, "%s %s is not supported by this version", r->route->method, r->route->pattern);
-}
-
 static const struct json_field create_fields[] = {
     {"policy", JSON_IN_TEXT | JSON_IN_OBJECT | JSON_IN_NULL},
     {"template", JSON_IN_TEXT | JSON_IN_NULL},
@@ -382,7 +375,6 @@ static const struct route routes[] = {
     {"GET", S "/stats", SCOPE_USE, TAKES_NOTHING, 0, NULL, get_stats, NULL, 0},
     {"GET", S "/events", SCOPE_USE, TAKES_NOTHING, ROUTE_LASTING, NULL, get_events, NULL, 0},
     {"GET", "/v1/templates", SCOPE_USE, TAKES_NOTHING, 0, NULL, list_templates, NULL, 0},
-    {"POST", S "/fork", SCOPE_CREATE, TAKES_JSON_OR_NOTHING, ROUTE_WORK, NULL, not_built, NULL, 0},
 };
 
 void api_sandboxes_add(struct daemon *d)

@@ -222,6 +222,8 @@ void daemon_add_routes(struct daemon *d)
 	api_run_add(d);
 	api_processes_add(d);
 	api_files_add(d);
+	api_watch_add(d);
+	api_fork_add(d);
 	api_contexts_add(d);
 	api_record_add(d);
 }

@@ -205,10 +205,10 @@ static int send_controls(struct files_client *c)
 /* Makes the pipe that the request needs, if any: our end stays with the call, the other one is sent. */
 static int make_pipe(struct files_call *call, int *ret_theirs)
 {
-	bool reads = call->type == FILES_READ;
+	bool reads = call->type == FILES_READ || call->type == FILES_PACK;
 	int fds[2], r;
 
-	if (!reads && (call->type != FILES_WRITE || (call->flags & FILES_WHOLE) != 0))
+	if (!reads && call->type != FILES_UNPACK && (call->type != FILES_WRITE || (call->flags & FILES_WHOLE) != 0))
 		return 0;
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
@@ -361,9 +361,10 @@ static const char *check_done(const struct files_call *call, const struct files_
 		return "something made that was not asked for";
 	if ((d->done.flags & FILES_DONE_MORE) != 0 && !(good && call->type == FILES_LIST && call->entries > 0))
 		return "more of what was not asked for";
-	if (good && call->type == FILES_READ && !call->opened)
+	if (good && (call->type == FILES_READ || call->type == FILES_PACK) && !call->opened)
 		return "the end of a file that was never opened";
-	if (good && call->type == FILES_WRITE && (call->flags & FILES_WHOLE) == 0 && !call->committed)
+	if (good && (call->type == FILES_UNPACK || (call->type == FILES_WRITE && (call->flags & FILES_WHOLE) == 0)) &&
+	    !call->committed)
 		return "the end of a write before its commit";
 	return NULL;
 }
@@ -460,7 +461,7 @@ static bool is_sound(const struct files_ask *a)
 {
 	bool whole = (a->flags & FILES_WHOLE) != 0;
 
-	if (a->type < FILES_READ || a->type > FILES_USER || a->type == FILES_COMMIT || a->type == FILES_CANCEL)
+	if (a->type < FILES_READ || a->type > FILES_UNPACK || a->type == FILES_COMMIT || a->type == FILES_CANCEL)
 		return false;
 	if ((a->flags & ~(unsigned) FILES_FLAGS) != 0 || a->mode > 0777 || !is_path(a->path, a->path_size))
 		return false;
@@ -471,7 +472,8 @@ static bool is_sound(const struct files_ask *a)
 
 static enum class class_of(const struct files_ask *a) {
 	switch (a->type){
-		case FILES_READ : return STREAM; case FILES_WRITE : return (a->flags & FILES_WHOLE) != 0 ? QUICK : STREAM;
+		case FILES_READ : case FILES_PACK : case FILES_UNPACK : return STREAM;
+		case FILES_WRITE : return (a->flags & FILES_WHOLE) != 0 ? QUICK : STREAM;
 		case FILES_LIST : case FILES_MOVE : case FILES_REMOVE : return HEAVY;
 		case FILES_WATCH : return WATCHING;
 		case FILES_STAT : case FILES_MKDIR : case FILES_USER : case FILES_COMMIT : case FILES_CANCEL : case
@@ -553,7 +555,7 @@ int files_call(struct files_client *c, const struct files_ask *ask, const struct
 
 void files_commit(struct files_call *call, uint64_t bytes)
 {
-	if (call->type != FILES_WRITE || !call->opened || call->committed || call->client->ended)
+	if ((call->type != FILES_WRITE && call->type != FILES_UNPACK) || !call->opened || call->committed || call->client->ended)
 		return;
 	call->committed = call->commit_due = true;
 	call->commit_bytes = bytes;

@@ -38,11 +38,11 @@ struct files_change {
 struct files_end {
 	int error; /* 0; a positive errno, or an enum files_error: the sandbox's answer; ESHUTDOWN: the program is gone, or broke
 		      its protocol; EMFILE, ENFILE, ENOMEM: it, or we, lacked something */
-	bool created; /* WRITE, MKDIR: it was not there before */
-	bool more;    /* LIST: go on behind the last entry, its path as `other` */
-	uint64_t
-	    bytes; /* READ: so many must have come out of the pipe when it ends, or the content is not whole; WRITE: written */
-	uint32_t uid, gid;               /* USER */
+	bool created;      /* WRITE, MKDIR: it was not there before */
+	bool more;         /* LIST: go on behind the last entry, its path as `other` */
+	uint64_t bytes;    /* READ, PACK: so many must have come out of the pipe when it ends, or the content is not whole; WRITE,
+				    UNPACK: taken */
+	uint32_t uid, gid; /* USER */
 	const struct files_entry *entry; /* STAT, WRITE, MKDIR, MOVE: there when error is 0; else NULL */
 };
 
@@ -76,7 +76,7 @@ void files_client_end(struct files_client *c, const char *why);
  * it returns. All callbacks but `end` may be NULL where they cannot come. */
 int files_call(struct files_client *c, const struct files_ask *ask, const struct files_callbacks *callbacks, void *ctx,
 	       struct files_call **ret);
-/* WRITE, after `opened`: everything is in the pipe, `bytes` in all. Once. */
+/* WRITE, UNPACK, after `opened`: everything is in the pipe, `bytes` in all. Once. */
 void files_commit(struct files_call *call, uint64_t bytes);
 /* No callback will come any more. A WRITE leaves nothing behind unless it is committed already. */
 void files_cancel(struct files_call *call);

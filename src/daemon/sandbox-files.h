@@ -8,7 +8,7 @@ struct sandbox;
 /* NULL: it cannot be started now. The sandbox runs. */
 struct files_client *sandbox_files(struct sandbox *s);
 
-/* ---- api-files.c, for the other interfaces. ---- */
+/* ---- files-json.c and api-files.c, for all interfaces. ---- */
 
 /* Refuses with what an error of a files_call means. */
 void refuse_files(struct request *r, int error);

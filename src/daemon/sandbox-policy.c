@@ -48,6 +48,14 @@ void sandbox_policies_done(struct sandbox_policies *s)
 	s->defaults = NULL;
 }
 
+int sandbox_policy_copy(const struct sandbox_policy *p, struct sandbox_policy *ret)
+{
+	*ret = *p;
+	ret->text = xstrdup(p->text);
+	ret->template = p->template != NULL ? xstrdup(p->template) : NULL;
+	return 0;
+}
+
 void sandbox_policy_done(struct sandbox_policy *p)
 {
 	free(p->text);

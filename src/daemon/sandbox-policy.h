@@ -32,6 +32,7 @@ void sandbox_policies_done(struct sandbox_policies *s);
  * caller's then. */
 int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, const char *template, struct sandbox_policy *ret,
 			struct problem *p);
+int sandbox_policy_copy(const struct sandbox_policy *p, struct sandbox_policy *ret); /* 0 */
 void sandbox_policy_done(struct sandbox_policy *p);
 
 /* The names of all templates, in order. Owned by the caller. */

@@ -257,14 +257,6 @@ def test_templates_of_the_operator(t):
     t.equal(Sandbox(t, d, template="own").shell("echo $FROM")["stdout"], "template\n", "its policy")
 
 
-def test_what_is_not_built_says_so(t):
-    d = serve(t)
-    s = Sandbox(t, d)
-    for method, path in (("POST", "/fork"), ("GET", "/files/watch?path=/")):
-        r = s.ask(method, path)
-        t.equal((r.status, r.code), (501, "not_supported"), path)
-
-
 # ---- Runs --------------------------------------------------------------------------------------------------------------------
 
 

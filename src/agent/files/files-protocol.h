@@ -14,7 +14,7 @@
  *     READ    path, offset, length; fd: a pipe to write to    OPENED (how many bytes come), then DONE, when all are in the pipe
  *     WRITE   path, mode; fd: a pipe to read from             OPENED, then, after COMMIT or CANCEL, DONE with the entry
  *     WRITE   with FILES_WHOLE: path, mode, the data          DONE with the entry
- *     COMMIT  id of a WRITE; length: bytes in all             none of its own. Before it nothing is to be seen under the path
+ *     COMMIT  id of a WRITE or UNPACK; length: bytes in all   none of its own. A WRITE shows nothing under the path before it
  *     CANCEL  id of any request                               none of its own; that one's DONE says ECANCELED, if it is not over
  *     STAT    path                                            DONE with the entry
  *     LIST    path, depth, limit, other: last path before     ENTRY..., DONE (FILES_MORE: go on behind the last one)
@@ -23,6 +23,8 @@
  *     REMOVE  path                                            DONE
  *     WATCH   path                                            OPENED, then EVENT..., DONE when the folder is gone
  *     USER    path: a name                                    DONE with uid and gid
+ *     PACK    path: a folder; fd: a pipe to write to          OPENED, then DONE, when the whole tree is in the pipe
+ *     UNPACK  path: a folder; fd: a pipe to read from         OPENED, then, after COMMIT, DONE
  *
  * Paths are bytes without NUL, absolute or relative to HOME; "." and ".." and doubled slashes are resolved by the text alone.
  * Paths in answers are absolute. Errors are errno values of the operation, and FILES_NOT_REGULAR and its like. Integers have the
@@ -58,6 +60,8 @@ enum files_type {
 	FILES_REMOVE,
 	FILES_WATCH,
 	FILES_USER,
+	FILES_PACK,
+	FILES_UNPACK,
 	FILES_OPENED = 0x81,
 	FILES_ENTRY,
 	FILES_EVENT,
@@ -142,7 +146,7 @@ enum files_done_flags { FILES_DONE_ENTRY = 1, FILES_DONE_CREATED = 2, FILES_DONE
 
 /* Then with FILES_DONE_ENTRY the entry. */
 struct files_done {
-	uint64_t bytes; /* READ, WRITE: how many went through the pipe or came in the message */
+	uint64_t bytes; /* READ, WRITE, PACK, UNPACK: how many went through the pipe or came in the message */
 	int32_t error;  /* 0, errno, or an enum files_error */
 	uint32_t flags;
 	uint32_t uid, gid; /* USER */

@@ -93,6 +93,9 @@ void remove_release(struct files *f, struct job *j);
 enum step move_step(struct files *f, struct job *j);
 void move_release(struct files *f, struct job *j);
 enum step watch_step(struct files *f, struct job *j);
+enum step pack_step(struct files *f, struct job *j);
+void pack_release(struct files *f, struct job *j);
+enum step unpack_step(struct files *f, struct job *j);
 
 /* ---- Jobs (main.c). ---- */
 

@@ -24,6 +24,8 @@ static const struct operation operations[] = {
     [FILES_REMOVE] = {.step = remove_step, .release = remove_release},
     [FILES_WATCH] = {.step = watch_step},
     [FILES_USER] = {.step = user_step},
+    [FILES_PACK] = {.step = pack_step, .release = pack_release, .takes_pipe = true},
+    [FILES_UNPACK] = {.step = unpack_step, .takes_pipe = true},
 };
 
 const struct operation *operation_of(const struct job *j)
@@ -122,7 +124,7 @@ static void commit_or_cancel(struct files *f, const struct files_request *r)
 	} else if (r->type == FILES_CANCEL) {
 		(void) done(f, j, ECANCELED);
 		release(f, j);
-	} else if (j->type == FILES_WRITE) {
+	} else if (j->type == FILES_WRITE || j->type == FILES_UNPACK) {
 		j->committed = true;
 		j->length = r->length;
 		j->state = STEP_AGAIN;
@@ -149,7 +151,7 @@ static int take_paths(struct files *f, struct job *j, const struct files_request
 
 static bool is_well_formed(const struct files_request *r, size_t size)
 {
-	return size >= sizeof *r && r->type >= FILES_READ && r->type <= FILES_USER && r->path_size < FILES_PATH_MAX &&
+	return size >= sizeof *r && r->type >= FILES_READ && r->type <= FILES_UNPACK && r->path_size < FILES_PATH_MAX &&
 	       r->other_size < FILES_PATH_MAX && r->data_size <= FILES_WHOLE_MAX &&
 	       size == sizeof *r + r->path_size + r->other_size + r->data_size;
 }

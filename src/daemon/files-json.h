@@ -1,0 +1,24 @@
+/* How entries and faults of a sandbox's files look on /v1. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct files_client;
+struct files_entry;
+struct request;
+struct sandbox;
+
+json_t *files_entry_to_json(const struct files_entry *e);
+/* A text as it is when it is UTF-8, else with escapes. */
+json_t *files_text(const char *text);
+bool files_is_utf8(const char *text);
+/* The bytes of a path, percent-encoded. */
+json_t *files_percent(const char *path);
+
+/* ?path= of a request. False with the request refused. */
+bool files_path_of(struct request *r, const char **ret);
+/* ?user= is one that there is. False with the request refused. */
+bool files_user_of(struct request *r);
+/* The line to a sandbox's files. NULL with the request refused. */
+struct files_client *files_client_of(struct request *r, struct sandbox *s);
