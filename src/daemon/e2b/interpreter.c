@@ -61,7 +61,7 @@ struct run {
 	struct execution *execution;
 	struct event *idle;
 	struct text_carry carry[2];
-	bool begun, error_told;
+	bool begun, error_told, broken;
 };
 
 static void run_free(struct run *run)
@@ -70,28 +70,6 @@ static void run_free(struct run *run)
 	if (run->idle != NULL)
 		event_free(run->idle);
 	free(run);
-}
-
-/* Characters outside of ASCII are escaped: clients decode each piece that they receive by itself. */
-static void send_line(struct run *run, json_t *line)
-{
-	static const struct timeval silence = {.tv_sec = KEEPALIVE_SECONDS};
-	cleanup_free char *text = line != NULL ? json_dumps(line, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-
-	json_decref(line);
-	if (text == NULL)
-		return;
-	stream_write(run->request, text, strlen(text));
-	stream_write(run->request, "\n", 1);
-	if (run->idle != NULL)
-		(void) event_add(run->idle, &silence);
-}
-
-static void on_idle(evutil_socket_t fd, short what, void *arg)
-{
-	(void) fd;
-	(void) what;
-	send_line(arg, json_pack("{ss}", "type", "keepalive"));
 }
 
 static void has_room(struct request *r)
@@ -111,9 +89,47 @@ static void keep_pace(const struct run *run)
 
 static void open_stream(struct run *run)
 {
+	if (run->begun)
+		return;
 	run->begun = true;
 	stream_begin(run->request, 200, "application/x-ndjson", ZW_UNLIMITED);
 	stream_on_room(run->request, has_room);
+}
+
+static void await_silence(struct run *run)
+{
+	static const struct timeval silence = {.tv_sec = KEEPALIVE_SECONDS};
+
+	(void) event_add(run->idle, &silence);
+}
+
+/* Characters outside of ASCII are escaped: clients decode each piece that they receive by itself. */
+static void send_line(struct run *run, json_t *line)
+{
+	cleanup_free char *text = line != NULL ? json_dumps(line, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+
+	json_decref(line);
+	await_silence(run);
+	if (text == NULL) {
+		run->broken = true; /* a stream that has lost a line must not look whole */
+		return;
+	}
+	stream_write(run->request, text, strlen(text));
+	stream_write(run->request, "\n", 1);
+}
+
+/* Also of one that waits for others, or for its interpreter: clients give up when nothing comes. */
+static void on_idle(evutil_socket_t fd, short what, void *arg)
+{
+	struct run *run = arg;
+
+	(void) fd;
+	(void) what;
+	open_stream(run);
+	if (stream_queued(run->request) == 0)
+		send_line(run, json_pack("{ss}", "type", "keepalive"));
+	else
+		await_silence(run); /* a client that does not even take what there is */
 }
 
 static void begin(void *ctx, unsigned count, bool fresh)
@@ -121,8 +137,7 @@ static void begin(void *ctx, unsigned count, bool fresh)
 	struct run *run = ctx;
 
 	(void) fresh;
-	if (!run->begun)
-		open_stream(run);
+	open_stream(run);
 	send_line(run, json_pack("{ss si}", "type", "number_of_executions", "execution_count", (int) count));
 }
 
@@ -192,6 +207,7 @@ static void end(void *ctx, const struct execution_end *end)
 {
 	struct run *run = ctx;
 	struct request *r = run->request;
+	bool broken;
 
 	sandbox_context_count(run->context, end->status);
 	if (!run->begun && end->status == EXECUTION_DIED) { /* there is no interpreter */
@@ -199,13 +215,16 @@ static void end(void *ctx, const struct execution_end *end)
 		refuse_text(r, 500, "%s", end->reason);
 		return;
 	}
-	if (!run->begun)
-		open_stream(run);
+	open_stream(run);
 	flush_output(run);
 	tell_end(run, end);
 	send_line(run, json_pack("{ss}", "type", "end_of_execution"));
+	broken = run->broken;
 	run_free(run);
-	stream_end(r);
+	if (broken)
+		request_reset(r);
+	else
+		stream_end(r);
 }
 
 static void stop(struct run *run)
@@ -275,13 +294,17 @@ static void execute(struct request *r, struct sandbox *s, const json_t *m)
 		refuse_text(r, 422, "code: expected a text");
 		return;
 	}
+	if (env != NULL && !json_is_null(env) && !json_is_object(env)) {
+		refuse_text(r, 422, "env_vars: expected an object of texts");
+		return;
+	}
 	x = context_of(r, s, m);
 	if (x == NULL)
 		return;
 	run = xcalloc(1, sizeof *run);
 	*run = (struct run){.request = r, .context = x, .cut = {.call = cut_off}};
 	run->idle = event_new(r->daemon->base, -1, 0, on_idle, run);
-	failed = sandbox_context_execute(x, &ask, &callbacks, run, &run->execution);
+	failed = run->idle != NULL ? sandbox_context_execute(x, &ask, &callbacks, run, &run->execution) : -ENOMEM;
 	if (failed < 0) {
 		run_free(run);
 		refuse_text(r,
@@ -292,6 +315,7 @@ static void execute(struct request *r, struct sandbox *s, const json_t *m)
 		return;
 	}
 	r->data = run;
+	await_silence(run);
 	sandbox_cut_add(s, &run->cut);
 	request_on_gone(r, client_gone);
 }
