@@ -1,0 +1,575 @@
+#!/usr/bin/python3 -B
+"""The RPCs and the code interpreter of E2B, byte for byte as its SDKs send and read them: envelopes, events, lines, error forms."""
+import base64
+import concurrent.futures
+import json
+import os
+import socket
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "lib"), HERE]
+import tap  # noqa: E402
+from daemon import wait_for  # noqa: E402
+from daemon_e2b import serve  # noqa: E402
+
+PATIENCE = 30
+
+
+def b64(data):
+    return base64.b64encode(data if isinstance(data, bytes) else data.encode()).decode()
+
+
+def envelope(message, flags=0):
+    data = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return struct.pack(">BI", flags, len(data)) + data
+
+
+class Cut(Exception):
+    """The body ended without the end that its framing has."""
+
+
+class Stream:
+    """One request whose answer is read as it comes. The connection is its own."""
+
+    def __init__(self, s, method, path, body, headers):
+        self.t = s.t
+        self.socket = socket.create_connection((s.e.daemon.host, s.e.daemon.port), PATIENCE)
+        self.t.at_end(self.close)
+        head = "".join(f"{k}: {v}\r\n" for k, v in {"Host": "localhost", "Content-Length": len(body), **headers}.items())
+        self.socket.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        self.rest = b""
+        while b"\r\n\r\n" not in self.rest:
+            self._receive()
+        head, _, self.rest = self.rest.partition(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        self.status = int(lines[0].split()[1])
+        self.headers = {k.lower(): v.strip() for k, _, v in (x.partition(":") for x in lines[1:])}
+        self.body, self.over = b"", False
+
+    def _receive(self):
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionError as e:
+            raise Cut() from e
+        if not data:
+            raise Cut()
+        self.rest += data
+
+    def _chunk(self):
+        """One more piece of the body."""
+        if "content-length" in self.headers:
+            while len(self.rest) < int(self.headers["content-length"]):
+                self._receive()
+            self.body, self.rest, self.over = self.body + self.rest, b"", True
+            return
+        while b"\r\n" not in self.rest:
+            self._receive()
+        line, _, after = self.rest.partition(b"\r\n")
+        size = int(line, 16)
+        while len(after) < size + 2:
+            self._receive()
+            after = self.rest.partition(b"\r\n")[2]
+        self.body, self.rest = self.body + after[:size], after[size + 2:]
+        self.over = size == 0
+
+    def take(self, size):
+        while len(self.body) < size:
+            if self.over:
+                raise Cut()
+            self._chunk()
+        data, self.body = self.body[:size], self.body[size:]
+        return data
+
+    def whole(self):
+        while not self.over:
+            self._chunk()
+        return self.body
+
+    def line(self):
+        while b"\n" not in self.body and not self.over:
+            self._chunk()
+        line, mark, self.body = self.body.partition(b"\n")
+        if not mark and not line:
+            return None
+        self.t.equal(mark, b"\n", "a line ends")
+        return line
+
+    def is_cut(self):
+        try:
+            self.whole()
+        except Cut:
+            return True
+        return False
+
+    def close(self):
+        self.socket.close()
+
+
+class Rpc(Stream):
+    """A call with a stream of envelopes."""
+
+    def message(self):
+        """A message, or None at the end, whose envelope is kept in `last`."""
+        flags, size = struct.unpack(">BI", self.take(5))
+        data = json.loads(self.take(size))
+        if flags == 0:
+            return data
+        self.t.equal(flags, 2, "no flag but that of the end")
+        self.t.equal(self.whole(), b"", "nothing comes behind the last envelope")
+        self.last = data
+        return None
+
+    def event(self):
+        m = self.message()
+        return None if m is None else m["event"]
+
+    def rest_of(self):
+        events = []
+        while (e := self.event()) is not None:
+            events.append(e)
+        return events
+
+
+class Call:
+    def __init__(self, s):
+        self.s, self.t = s, s.t
+
+    def headers(self, port=49983, **more):
+        return {**self.s.place(port), "X-Access-Token": self.s.token, "Connect-Protocol-Version": "1", **more}
+
+    def stream(self, method, message, service="process.Process", body=None, **headers):
+        h = self.headers(**{"Content-Type": "application/connect+json", **headers})
+        r = Rpc(self.s, "POST", f"/{service}/{method}", envelope(message) if body is None else body, h)
+        self.t.equal((r.status, r.headers["content-type"].partition(";")[0]), (200, "application/connect+json"), method)
+        return r
+
+    def unary(self, method, message, code=None, service="process.Process"):
+        """The answer; with a code, the refusal in its form."""
+        r = self.s.envd("POST", f"/{service}/{method}", json.dumps(message).encode(), **{"Content-Type": "application/json"})
+        statuses = {None: 200, "not_found": 404, "invalid_argument": 400, "already_exists": 409, "internal": 500, "unimplemented": 501,
+                    "failed_precondition": 400, "permission_denied": 403}
+        self.t.equal((r.status, r.json.get("code")), (statuses[code], code), f"{method} {message}: {r.body[:300]}")
+        if code is not None:
+            self.t.check(isinstance(r.json["message"], str) and r.json["message"], "a message")
+        return r.json
+
+    def files(self, method, message, code=None):
+        return self.unary(method, message, code, "filesystem.Filesystem")
+
+    def start(self, *argv, stdin=False, pty=None, tag=None, timeout=None, user=None, keepalive=None, **config):
+        wish = {"process": {"cmd": argv[0], "args": list(argv[1:]), **config}, "stdin": stdin}
+        headers = {}
+        if pty:
+            wish["pty"] = {"size": {"cols": pty[0], "rows": pty[1]}}
+            del wish["stdin"]
+        if tag:
+            wish["tag"] = tag
+        if timeout:
+            headers["Connect-Timeout-Ms"] = str(timeout)
+        if keepalive:
+            headers["Keepalive-Ping-Interval"] = str(keepalive)
+        if user:
+            headers["Authorization"] = "Basic " + b64(user + ":")
+        return self.stream("Start", wish, **headers)
+
+    def pid(self, stream):
+        first = stream.event()
+        self.t.equal(list(first), ["start"], "the first event")
+        return first["start"]["pid"]
+
+    def shell(self, line, **how):
+        """(stdout, stderr, end)"""
+        r = self.start("/bin/bash", "-c", line, **how)
+        self.pid(r)
+        events = r.rest_of()
+        self.t.equal((r.last, list(events[-1])), ({}, ["end"]), "the end")
+        return joined(events, "stdout"), joined(events, "stderr"), events[-1]["end"]
+
+    def execute(self, code, status=200, token=True, **more):
+        h = self.headers(49999, **{"Content-Type": "application/json"})
+        if not token:
+            del h["X-Access-Token"]
+        r = Stream(self.s, "POST", "/execute", json.dumps({"code": code, **more}).encode(), h)
+        self.t.equal(r.status, status, f"{code}: {r.body}")
+        return r
+
+    def lines(self, r):
+        """Every line until the end, checked for what clients of the SDK need."""
+        found = []
+        while (line := r.line()) is not None:
+            self.t.check(line.isascii() and line.strip(), f"ASCII, and not blank: {line!r}")
+            found.append(json.loads(line))
+        self.t.equal(found[-1]["type"], "end_of_execution", "the last line")
+        return found
+
+    def cell(self, code, **more):
+        """Of one execution by type; texts joined."""
+        found = self.lines(self.execute(code, **more))
+        one = {x["type"]: x for x in found}
+        return {"count": one.get("number_of_executions", {}).get("execution_count"), "error": one.get("error"),
+                "results": [x for x in found if x["type"] == "result"],
+                **{k: "".join(x["text"] for x in found if x["type"] == k) for k in ("stdout", "stderr")}}
+
+    def contexts(self, method, path="/contexts", body=None, status=200):
+        r = self.s.e.send(method, path, None if body is None else json.dumps(body).encode(),
+                          self.s.place(49999, **{"Content-Type": "application/json"}))
+        self.t.equal(r.status, status, f"{method} {path}: {r.body[:300]}")
+        return r.json if status == 200 else r.body.decode()
+
+
+def joined(events, kind):
+    return b"".join(base64.b64decode(e["data"][kind], validate=True) for e in events if kind in e.get("data", {})).decode()
+
+
+def one(t, **wish):
+    return Call(serve(t).create(**wish))
+
+
+# ---- Processes -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_is_events_in_envelopes(t):
+    c = one(t, envVars={"COLOUR": "green"})
+    out, err, end = c.shell('echo "$COLOUR $SHAPE"; pwd; echo grüße >&2', envs={"SHAPE": "round"}, cwd="/tmp")
+    t.equal((out, err), ("green round\n/tmp\n", "grüße\n"), "the streams")
+    t.equal(end, {"exitCode": 0, "exited": True, "status": "exit status 0"}, "the end")
+    out, _, _ = c.shell("pwd; id -un; echo $HOME")
+    t.equal(out, "/home/user\nuser\n/home/user\n", "without a wish")
+    t.equal(c.shell("pwd", cwd="~")[0], "/home/user\n", "~")
+    big = c.shell("head -c 1000000 /dev/zero | tr '\\0' x")[0]
+    t.equal((len(big), set(big)), (1000000, {"x"}), "all of much output")
+
+
+def test_a_command_ends_by_evidence(t):
+    c = one(t)
+    end = c.shell("exit 3")[2]
+    t.equal((end["exitCode"], end["exited"], end["error"]), (3, True, "exit status 3"), end)
+    end = c.shell("kill -9 $$")[2]
+    t.equal((end["exitCode"], end["exited"]), (-1, False), end)
+    t.check("killed" in end["error"].lower(), end)
+
+
+def test_what_cannot_be_started_is_an_end_of_stream(t):
+    c = one(t)
+    for argv, how, code in (
+            (("/nowhere/program",), {}, "invalid_argument"), (("/bin/true",), {"cwd": "/nowhere"}, "invalid_argument"),
+            (("/bin/true",), {"cwd": "~other"}, "invalid_argument"), (("/bin/true",), {"user": "nobody-here"}, "unauthenticated"),
+            (("/bin/true",), {"envs": {"A": 1}}, "invalid_argument"), (("",), {}, "invalid_argument"),
+            (("/bin/true",), {"pty": (0, 24)}, "invalid_argument")):
+        r = c.start(*argv, **how)
+        t.equal((r.message(), r.last["error"]["code"]), (None, code), f"{argv} {how}")
+        t.check(r.last["error"]["message"], "a message")
+    t.equal(c.shell("echo still")[0], "still\n", "it goes on")
+
+
+def test_envelopes_that_are_none_are_refused(t):
+    c = one(t)
+    good = {"process": {"cmd": "/bin/true"}}
+    for body in (b"", b"\0", envelope(good)[:-1], envelope(good) + b"x", envelope(good, 1), envelope(good, 2), envelope(b"[]"), envelope(b"{"),
+                 envelope(b'{"a":"\xff"}'), b"\0\xff\xff\xff\xff{}", envelope(good) * 2, envelope(b"[" * 100000)):
+        r = c.stream("Start", None, body=body)
+        t.equal((r.message(), r.last["error"]["code"]), (None, "invalid_argument"), body[:60])
+    for path, type_, status in (("/process.Process/Start", "application/json", 415), ("/process.Process/List", "application/connect+json", 415),
+                                ("/process.Process/List", "application/proto", 415), ("/process.Process/Nothing", "application/json", 501),
+                                ("/other.Service/List", "application/json", 501)):
+        c.s.envd("POST", path, b"{}", status, **{"Content-Type": type_})
+    t.equal(c.s.envd("POST", "/process.Process/List", b"{}", 401, token=False, **{"Content-Type": "application/json"}).json["code"], 401, "no token")
+    c.s.envd("POST", "/process.Process/List", b"{}", 401, token="x" * 64, **{"Content-Type": "application/json"})
+    t.equal(c.unary("List", {}), {"processes": []}, "nothing was started")
+
+
+def test_input_signals_and_the_list(t):
+    c = one(t)
+    r = c.start("/bin/bash", "-c", 'read a; echo "got $a"; cat; echo over; exec sleep 600', stdin=True, tag="worker")
+    pid = c.pid(r)
+    listed = c.unary("List", {})["processes"]
+    t.equal([(p["pid"], p["tag"], p["config"]["cmd"], p["config"]["args"][0]) for p in listed], [(pid, "worker", "/bin/bash", "-c")], listed)
+    t.equal(c.shell(f"kill -0 {pid}")[2]["exitCode"], 0, "the pid inside")
+    for text in ("", "hello\n", "x"):
+        t.equal(c.unary("SendInput", {"process": {"tag": "worker"}, "input": {"stdin": b64(text)}}), {}, text)
+    c.unary("SendInput", {"process": {"pid": pid}, "input": {"pty": b64("x")}}, "internal")
+    c.unary("SendInput", {"process": {"pid": pid}, "input": {"stdin": "***"}}, "invalid_argument")
+    for _ in range(2):
+        t.equal(c.unary("CloseStdin", {"process": {"pid": pid}}), {}, "closed")
+    c.unary("SendInput", {"process": {"pid": pid}, "input": {"stdin": b64("x")}}, "internal")
+    seen = ""
+    while "over\n" not in seen:
+        seen += joined([r.event()], "stdout")
+    t.equal(seen, "got hello\nxover\n", "what it read")
+    c.unary("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGHUP"}, "invalid_argument")
+    t.equal(c.unary("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGTERM"}), {}, "TERM")
+    end = r.rest_of()[-1]["end"]
+    t.equal((end["exitCode"], end["error"].lower()), (-1, "signal: terminated"), end)
+    t.equal(c.shell(f"kill -0 {pid} 2>/dev/null")[2]["exitCode"], 1, "it was reaped")
+    t.equal(c.unary("List", {}), {"processes": []}, "only what lives")
+    for method, more in (("SendSignal", {"signal": "SIGNAL_SIGKILL"}), ("SendInput", {"input": {"stdin": ""}}), ("CloseStdin", {}), ("Update", {})):
+        for which in ({"pid": 99999}, {"tag": "nobody"}, {}, {"pid": pid}):
+            c.unary(method, {"process": which, **more}, "not_found")
+    none = c.start("/bin/cat")
+    t.equal([list(e) for e in none.rest_of()], [["start"], ["end"]], "without input it reads the end")
+
+
+def test_a_process_outlives_its_client_and_is_followed_again(t):
+    c = one(t)
+    r = c.start("/bin/bash", "-c", "echo before; read a; echo \"after $a\"", stdin=True)
+    pid = c.pid(r)
+    t.equal(joined([r.event()], "stdout"), "before\n", "it runs")
+    r.close()
+    again = [c.stream("Connect", {"process": {"pid": pid}}) for _ in range(2)]
+    for x in again:
+        t.equal(c.pid(x), pid, "start comes first")
+    c.unary("SendInput", {"process": {"pid": pid}, "input": {"stdin": b64("x\n")}})
+    for x in again:
+        events = x.rest_of()
+        t.equal((joined(events, "stdout"), events[-1]["end"]["exitCode"]), ("after x\n", 0), "from now on, to each")
+    late = c.stream("Connect", {"process": {"pid": pid}})
+    t.equal([list(e) for e in late.rest_of()], [["start"], ["end"]], "one that has ended")
+    nobody = c.stream("Connect", {"process": {"pid": 99999}})
+    t.equal((nobody.message(), nobody.last["error"]["code"]), (None, "not_found"), "an unknown one")
+
+
+def test_the_deadline_of_start_is_that_of_the_process(t):
+    c = one(t)
+    r = c.start("/bin/sleep", "600", timeout=1000)
+    c.pid(r)
+    last = r.rest_of()
+    t.check(r.last.get("error", {}).get("code") == "deadline_exceeded" or "end" in last[-1], (last, r.last))
+    t.check(wait_for(lambda: c.unary("List", {}) == {"processes": []}, PATIENCE), "it ends")
+    gone = c.start("/bin/sleep", "600", timeout=1000)
+    c.pid(gone)
+    gone.close()
+    t.check(wait_for(lambda: c.unary("List", {}) == {"processes": []}, PATIENCE), "it ends though nobody listens")
+    lasting = c.start("/bin/sleep", "600")
+    pid = c.pid(lasting)
+    short = c.stream("Connect", {"process": {"pid": pid}}, **{"Connect-Timeout-Ms": "300"})
+    t.equal((c.pid(short), short.rest_of(), short.last["error"]["code"]), (pid, [], "deadline_exceeded"), "of Connect it is the stream's alone")
+    t.equal([p["pid"] for p in c.unary("List", {})["processes"]], [pid], "it runs on")
+
+
+def test_silence_is_filled(t):
+    c = one(t)
+    r = c.start("/bin/bash", "-c", "read a; echo \"$a\"", stdin=True, keepalive=1)
+    pid = c.pid(r)
+    t.equal([r.event(), r.event()], [{"keepalive": {}}] * 2, "keepalives")
+    c.unary("SendInput", {"process": {"pid": pid}, "input": {"stdin": b64("x\n")}})
+    t.equal(joined(r.rest_of(), "stdout"), "x\n", "and what it writes")
+
+
+def test_a_terminal(t):
+    c = one(t)
+    r = c.start("/bin/bash", "--norc", "-i", pty=(80, 24), envs={"TERM": "xterm-256color"})
+    pid = c.pid(r)
+    seen = ""
+
+    def until(word):
+        nonlocal seen
+        while word not in seen:
+            seen += joined([r.event()], "pty")
+
+    def send(text):
+        t.equal(c.unary("SendInput", {"process": {"pid": pid}, "input": {"pty": b64(text)}}), {}, text)
+
+    send("stty size; echo t=$TERM\n")
+    until("24 80\r\n")
+    until("t=xterm-256color\r\n")
+    t.equal(c.unary("Update", {"process": {"pid": pid}, "pty": {"size": {"cols": 100, "rows": 30}}}), {}, "a size")
+    send("stty size\n")
+    until("30 100\r\n")
+    c.unary("SendInput", {"process": {"pid": pid}, "input": {"stdin": b64("x")}}, "internal")
+    c.unary("Update", {"process": {"pid": pid}, "pty": {"size": {"cols": 0, "rows": 0}}}, "invalid_argument")
+    c.unary("CloseStdin", {"process": {"pid": pid}}, "failed_precondition")
+    send("exit 7\n")
+    t.equal(r.rest_of()[-1]["end"]["exitCode"], 7, "its end")
+
+
+def test_killing_and_pausing_cut_the_streams_and_no_others(t):
+    e = serve(t)
+    a, b = Call(e.create()), Call(e.create())
+    streams = [a.start("/bin/sleep", "600"), b.start("/bin/bash", "-c", "read a; echo $a", stdin=True)]
+    pids = [c.pid(r) for c, r in zip((a, b), streams)]
+    watch = a.stream("WatchDir", {"path": "/tmp"}, "filesystem.Filesystem")
+    t.equal(list(watch.message()), ["start"], "it watches")
+    cell = a.execute("import time\nprint(1)\ntime.sleep(600)")
+    t.equal([json.loads(cell.line())["type"] for _ in range(2)], ["number_of_executions", "stdout"], "it executes")
+    a.s.ask("DELETE", status=204)
+    for r in (streams[0], watch, cell):
+        t.check(r.is_cut(), "it is cut")
+    t.equal(a.s.alive(), 502, "its health")
+    t.equal(a.s.envd("POST", "/process.Process/List", b"{}", 502, **{"Content-Type": "application/json"}).json["message"], "The sandbox was not found", "it is gone")
+    b.unary("SendInput", {"process": {"pid": pids[1]}, "input": {"stdin": b64("x\n")}})
+    t.equal(joined(streams[1].rest_of(), "stdout"), "x\n", "the other one's goes on")
+    r = b.start("/bin/sleep", "600")
+    pid = b.pid(r)
+    b.s.ask("POST", "/pause", {}, 204)
+    t.check(r.is_cut(), "it is cut by a pause")
+    b.s.e.ask("POST", f"/v2{b.s.path}/connect", {"timeout": 60}, 201)
+    t.equal([p["pid"] for p in b.unary("List", {})["processes"]], [pid], "the process was only frozen")
+
+
+def test_fifty_sandboxes_at_once(t):
+    e = serve(t)
+
+    def run(i):
+        c = Call(e.create())
+        return c.shell(f"echo {i}; echo $E2B_SANDBOX_ID")[0] == f"{i}\n{c.s.id}\n"
+
+    with concurrent.futures.ThreadPoolExecutor(50) as pool:
+        t.equal(sum(pool.map(run, range(50))), 50, "sandboxes that said what they should")
+
+
+# ---- Files -----------------------------------------------------------------------------------------------------------------
+
+
+def test_entries_of_files(t):
+    c = one(t)
+    c.shell("printf hello > a.txt; chmod 640 a.txt; ln -s a.txt link; ln -s nowhere broken; mkdir -m 1777 sticky; touch -d 2026-03-01T10:00:00.25Z a.txt")
+    entry = c.files("Stat", {"path": "~/a.txt"})["entry"]
+    t.equal(entry, {"name": "a.txt", "type": "FILE_TYPE_FILE", "path": "/home/user/a.txt", "size": "5", "mode": 0o640, "permissions": "-rw-r-----",
+                    "owner": "user", "group": "user", "modifiedTime": "2026-03-01T10:00:00.250000000Z"}, "all of it")
+    link = c.files("Stat", {"path": "link"})["entry"]
+    t.equal((link["type"], link["symlinkTarget"], link["permissions"][0], link["mode"]), ("FILE_TYPE_FILE", "/home/user/a.txt", "L", 0o640), link)
+    t.equal(c.files("Stat", {"path": "broken"})["entry"]["type"], "FILE_TYPE_UNSPECIFIED", "a broken link")
+    sticky = c.files("Stat", {"path": "/home/user/../user/./sticky"})["entry"]
+    t.equal((sticky["path"], sticky["type"], sticky["permissions"]), ("/home/user/sticky", "FILE_TYPE_DIRECTORY", "dtrwxrwxrwx"), sticky)
+    c.files("Stat", {"path": "nothing"}, "not_found")
+    c.files("Stat", {"path": "~other/x"}, "invalid_argument")
+
+
+def test_directories_are_made_listed_moved_and_removed(t):
+    c = one(t)
+    t.equal(c.files("MakeDir", {"path": "d/e/f"})["entry"]["path"], "/home/user/d/e/f", "with its parents")
+    c.files("MakeDir", {"path": "d/e/f"}, "already_exists")
+    c.shell("echo 1 > d/b; echo 2 > d/e/g")
+    c.files("MakeDir", {"path": "d/b"}, "invalid_argument")
+    paths = lambda m: [x["path"].removeprefix("/home/user/") for x in c.files("ListDir", m)["entries"]]  # noqa: E731
+    t.equal(paths({"path": "d"}), ["d/b", "d/e"], "one level")
+    t.equal(paths({"path": "d", "depth": 5}), ["d/b", "d/e", "d/e/f", "d/e/g"], "all")
+    c.files("ListDir", {"path": "d/b"}, "invalid_argument")
+    c.files("ListDir", {"path": "nothing"}, "not_found")
+    t.equal(c.files("Move", {"source": "d/e", "destination": "new/place"})["entry"]["path"], "/home/user/new/place", "the new place")
+    c.files("Move", {"source": "d/e", "destination": "x"}, "not_found")
+    t.equal([c.files("Remove", {"path": "new"}) for _ in range(2)], [{}, {}], "what is not there is removed too")
+    c.files("Stat", {"path": "new/place/g"}, "not_found")
+
+
+def test_changes_are_told(t):
+    c = one(t)
+    c.files("MakeDir", {"path": "w"})
+    r = c.stream("WatchDir", {"path": "w", "recursive": True, "includeEntry": True}, "filesystem.Filesystem", **{"Keepalive-Ping-Interval": "1"})
+    t.equal(r.message(), {"start": {}}, "first")
+    t.equal(r.message(), {"keepalive": {}}, "silence")
+    seen = []
+
+    def until(kind, name):
+        while (kind, name) not in [(x["type"], x["name"]) for x in seen]:
+            m = r.message()
+            seen.extend([m["filesystem"]] if "filesystem" in m else [])
+
+    c.shell("mkdir w/sub; echo 1 > w/sub/a; chmod 600 w/sub/a; mv w/sub/a w/b; rm w/b")
+    until("EVENT_TYPE_REMOVE", "b")
+    kinds = {(x["type"], x["name"]) for x in seen}
+    t.check(kinds >= {("EVENT_TYPE_CREATE", "sub"), ("EVENT_TYPE_RENAME", "sub/a"), ("EVENT_TYPE_CREATE", "b")}, kinds)
+    entries = [x for x in seen if x["name"] == "sub" and x["type"] == "EVENT_TYPE_CREATE"]
+    t.equal(entries[0]["entry"]["path"], "/home/user/w/sub", "its entry")
+    for path, code in (("nothing", "not_found"), ("/etc/passwd", "invalid_argument")):
+        bad = c.stream("WatchDir", {"path": path}, "filesystem.Filesystem")
+        t.equal((bad.message(), bad.last["error"]["code"]), (None, code), path)
+    short = c.stream("WatchDir", {"path": "w"}, "filesystem.Filesystem", **{"Connect-Timeout-Ms": "300"})
+    t.equal([short.message(), short.message(), short.last["error"]["code"]], [{"start": {}}, None, "deadline_exceeded"], "its time")
+
+
+# ---- The interpreter -------------------------------------------------------------------------------------------------------
+
+
+def test_an_execution_is_lines_of_ascii(t):
+    c = one(t, envVars={"COLOUR": "green"})
+    r = c.execute('import os, sys\nprint("hello")\nprint("grüße \\U0001f600", file=sys.stderr)\n"é"')
+    found = c.lines(r)
+    t.equal(found[0], {"type": "number_of_executions", "execution_count": 1}, "the beginning")
+    t.equal([x["text"] for x in found if x["type"] == "stdout"], ["hello\n"], "one event")
+    t.equal("".join(x["text"] for x in found if x["type"] == "stderr"), "grüße \U0001f600\n", "characters")
+    result = next(x for x in found if x["type"] == "result")
+    t.equal((result["text"], result["is_main_result"], result["extra"], "main" in result), ("é", True, {}, False), result)
+    t.equal(c.cell('os.environ["COLOUR"]', env_vars={"COLOUR": "red"})["results"][0]["text"], "red", "a variable of the call")
+    again = c.cell('os.environ["COLOUR"]')
+    t.equal((again["results"][0]["text"], again["count"]), ("green", 3), "is gone behind it")
+    bad = c.cell('import os; _ = os.write(1, b"a\\xff\\xc3")')
+    t.equal(bad["stdout"], "a\ufffd\ufffd", "bytes that are no text")
+    error = c.cell("1 / 0")["error"]
+    t.equal((error["name"], error["value"], "1 / 0" in error["traceback"]), ("ZeroDivisionError", "division by zero", True), error)
+
+
+def test_contexts_keep_state_and_are_found(t):
+    c = one(t)
+    x = c.contexts("POST", body={"cwd": "/tmp"})
+    t.equal((x["language"], x["cwd"], set(x)), ("python", "/tmp", {"id", "language", "cwd"}), x)
+    c.cell("y = 1", context_id=x["id"])
+    t.equal(c.cell("import os; (y, os.getcwd())", context_id=x["id"])["results"][0]["text"], "(1, '/tmp')", "state and folder")
+    t.equal(c.cell("y")["error"]["name"], "NameError", "another one's")
+    listed = c.contexts("GET")
+    t.equal((listed[0]["language"], listed[-1]), ("python", x), "the default ones come first")
+    c.contexts("POST", f"/contexts/{x['id']}/restart")
+    t.equal(c.cell("y", context_id=x["id"])["error"]["name"], "NameError", "restarted")
+    c.contexts("DELETE", f"/contexts/{x['id']}")
+    for method, path in (("DELETE", f"/contexts/{x['id']}"), ("POST", f"/contexts/{x['id']}/restart"), ("DELETE", "/contexts/"), ("GET", "/nothing")):
+        c.contexts(method, path, status=404)
+    t.equal(c.contexts("GET", "/health"), "OK", "health")
+    t.equal(c.contexts("POST", body={"language": " BASH "})["language"], "bash", "the name of a language")
+    c.contexts("POST", body={"language": "cobol"}, status=500)
+
+
+def test_executions_that_are_refused(t):
+    c = one(t)
+    x = c.contexts("POST", body={})
+    for status, code, more in ((404, "1", {"context_id": "nothing"}), (400, "1", {"context_id": x["id"], "language": "python"}), (500, "1", {"language": "cobol"}),
+                               (422, {"a": 1}, {}), (422, None, {}), (422, "1", {"env_vars": {"A": 1}}), (422, "1", {"env_vars": {"A=B": "1"}}),
+                               (422, "1", {"env_vars": ["A"]}), (422, "a\0b", {"language": "bash"})):
+        body = c.execute(code, status, **more).whole()
+        t.check(body, f"{status}: words")
+    c.execute("1", 401, token=False)
+    r = c.s.e.send("POST", "/execute", b"{", c.headers(49999, **{"Content-Type": "application/json"}))
+    t.equal(r.status, 422, "no JSON")
+    t.equal(c.cell("1")["count"], 1, "none of them was executed")
+
+
+def test_a_client_that_leaves_interrupts_its_cell(t):
+    c = one(t)
+    c.cell("x = 5")
+    r = c.execute("import time\nprint('now', flush=True)\ntime.sleep(600)")
+    while json.loads(r.line())["type"] != "stdout":
+        pass
+    r.close()
+    after = c.cell("x")
+    t.equal((after["results"][0]["text"], after["count"]), ("5", 3), "the state is kept")
+
+
+def test_a_cell_is_ended_by_a_restart_and_told_so(t):
+    c = one(t)
+    x = c.contexts("POST", body={})
+    r = c.execute("import time\nprint('now', flush=True)\ntime.sleep(600)", context_id=x["id"])
+    while json.loads(r.line())["type"] != "stdout":
+        pass
+    c.contexts("POST", f"/contexts/{x['id']}/restart")
+    found = c.lines(r)
+    t.equal([y["name"] for y in found if y["type"] == "error"], ["ContextRestarting"], found)
+    died = c.cell("import os; os._exit(9)", context_id=x["id"])
+    t.equal((died["error"]["name"], "9" in died["error"]["value"]), ("UnexpectedEndOfExecution", True), died)
+    t.equal(c.cell("1", context_id=x["id"])["count"], 1, "a fresh one")
+
+
+def test_silence_of_a_cell_is_filled_also_while_it_waits(t):
+    c = one(t)
+    busy = c.execute("import time\nprint('now', flush=True)\ntime.sleep(600)")
+    while json.loads(busy.line())["type"] != "stdout":
+        pass
+    waiting = c.execute("1")
+    t.equal([json.loads(waiting.line())["type"] for _ in range(2)], ["keepalive"] * 2, "of one that waits")
+    t.equal(json.loads(busy.line())["type"], "keepalive", "of one that runs")
+    busy.close()
+    t.equal([x["type"] for x in c.lines(waiting) if x["type"] != "keepalive"][:2], ["number_of_executions", "result"], "then it runs")
+
+
+if __name__ == "__main__":
+    tap.main(globals())
