@@ -176,6 +176,10 @@ void request_read(struct request *r, void (*take)(struct request *r, struct evbu
 void request_read_more(struct request *r);
 struct evbuffer *request_content(struct request *r); /* what was left */
 void refuse_body(struct request *r);                 /* ends the request with why the body is broken */
+/* For who collects a body: counts what is held of all of them, so that many clients together cannot have what one may not. False:
+ * it is too much now. Until request_drop_body() or the end of the request. */
+bool request_count_body(struct request *r, size_t more);
+void request_drop_body(struct request *r);
 /* The length that the head announces; false: it does not. */
 bool request_length(const struct request *r, uint64_t *ret);
 

@@ -424,6 +424,23 @@ void request_hold_drain(struct request *r)
 	x->counted = true;
 }
 
+bool request_count_body(struct request *r, size_t more)
+{
+	struct exchange *x = r->x;
+
+	if (more > x->server->limits.json_bytes_max - x->server->json_bytes)
+		return false;
+	x->server->json_bytes += more;
+	x->json_counted += more;
+	return true;
+}
+
+void request_drop_body(struct request *r)
+{
+	r->x->server->json_bytes -= r->x->json_counted;
+	r->x->json_counted = 0;
+}
+
 static void release(struct exchange *x)
 {
 	struct http_server *s = x->server;
@@ -437,7 +454,7 @@ static void release(struct exchange *x)
 		evbuffer_free(x->collected);
 	buf_done(&x->fields);
 	free(x->text);
-	s->json_bytes -= x->json_counted;
+	request_drop_body(&x->r);
 	if (x->counted && --s->pending == 0 && s->on_quiet != NULL)
 		s->on_quiet(s);
 	free(x);

@@ -166,16 +166,6 @@ static void run_with_json(struct request *r)
 	run(r);
 }
 
-/* Counts what is held of all bodies, so that many clients together cannot have what one may not. */
-static bool count_json(struct exchange *x, size_t more)
-{
-	if (more > x->server->limits.json_bytes_max - x->server->json_bytes)
-		return false;
-	x->server->json_bytes += more;
-	x->json_counted += more;
-	return true;
-}
-
 static void collect(struct request *r, struct evbuffer *content, enum body_event event)
 {
 	struct exchange *x = r->x;
@@ -185,7 +175,7 @@ static void collect(struct request *r, struct evbuffer *content, enum body_event
 		refuse_body(r);
 		return;
 	}
-	if (!count_json(x, more) || evbuffer_add_buffer(x->collected, content) < 0) {
+	if (!request_count_body(r, more) || evbuffer_add_buffer(x->collected, content) < 0) {
 		x->reading = false;
 		refuse(r, PROBLEM_UNAVAILABLE, "try again soon", "too many large requests are under way");
 		return;

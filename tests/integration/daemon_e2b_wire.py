@@ -280,6 +280,36 @@ def test_envelopes_that_are_none_are_refused(t):
     t.equal(c.unary("List", {}), {"processes": []}, "nothing was started")
 
 
+@tap.alone
+def test_bodies_that_are_held_are_bounded_together(t):
+    """Nobody needs a token to make a context."""
+    c = one(t)
+    piece, held = b" " * (1 << 20), []
+    for path, port, kind in (("/contexts", 49999, "application/json"), ("/process.Process/Start", 49983, "application/connect+json")):
+        answers = 0
+        for _ in range(22):
+            s = c.s.e.daemon.socket(PATIENCE)
+            held.append(s)
+            head = "".join(f"{k}: {v}\r\n" for k, v in {"Host": "localhost", "Content-Length": 15 << 20, **c.headers(port, **{"Content-Type": kind})}.items())
+            s.sendall(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode())
+            try:
+                for _ in range(14):
+                    s.sendall(piece)
+            except ConnectionError:
+                answers += 1  # refused, and closed
+                continue
+            s.settimeout(0)
+            try:
+                answers += s.recv(1 << 16) != b""
+            except BlockingIOError:
+                pass
+        t.check(answers > 0, f"{path}: some are refused")
+        while held:
+            held.pop().close()
+        t.check(wait_for(lambda: c.s.e.ask("GET", c.s.path).status == 200, PATIENCE), "it serves")
+        t.equal(c.shell("echo still")[0], "still\n", "and what was held is free again")
+
+
 def test_input_signals_and_the_list(t):
     c = one(t)
     r = c.start("/bin/bash", "-c", 'read a; echo "got $a"; cat; echo over; exec sleep 600', stdin=True, tag="worker")

@@ -99,19 +99,26 @@ static void take_body(struct request *r, struct evbuffer *content, enum body_eve
 	json_t *message = NULL;
 	size_t size;
 
-	(void) evbuffer_add_buffer(p->body, content);
-	size = evbuffer_get_length(p->body);
-	if (event == BODY_MORE && size <= CONNECT_MESSAGE_MAX)
-		return;
 	if (event == BODY_BROKEN) {
 		pending_free(p);
 		refuse_body(r);
 		return;
 	}
+	if (!request_count_body(r, evbuffer_get_length(content)) || evbuffer_add_buffer(p->body, content) < 0) {
+		struct envd_call call = {.request = r};
+
+		pending_free(p);
+		envd_refuse(&call, m->streams, CONNECT_RESOURCE_EXHAUSTED, "too many large requests are under way");
+		return;
+	}
+	size = evbuffer_get_length(p->body);
+	if (event == BODY_MORE && size <= CONNECT_MESSAGE_MAX)
+		return;
 	if (size > CONNECT_MESSAGE_MAX)
 		why = "the message is too long";
 	else
 		message = connect_parse(size > 0 ? (const char *) evbuffer_pullup(p->body, -1) : "", size, m->streams, &why);
+	request_drop_body(r);               /* the request may last */
 	s = sandbox_find(r->daemon, p->id); /* it may have ended meanwhile */
 	if (s == NULL || s->state != SANDBOX_RUNNING)
 		e2b_refuse_gone(r, p->id);

@@ -424,19 +424,26 @@ static void take_body(struct request *r, struct evbuffer *content, enum body_eve
 	json_t *m;
 	size_t size;
 
-	(void) evbuffer_add_buffer(p->body, content);
+	if (event == BODY_BROKEN) {
+		pending_free(p);
+		refuse_body(r);
+		return;
+	}
+	if (!request_count_body(r, evbuffer_get_length(content)) || evbuffer_add_buffer(p->body, content) < 0) {
+		pending_free(p);
+		refuse_text(r, 503, "too many large requests are under way");
+		return;
+	}
 	size = evbuffer_get_length(p->body);
 	if (event == BODY_MORE && size <= BODY_SIZE_MAX)
 		return;
-	if (event == BODY_BROKEN || size > BODY_SIZE_MAX) {
+	if (size > BODY_SIZE_MAX) {
 		pending_free(p);
-		if (event == BODY_BROKEN)
-			refuse_body(r);
-		else
-			refuse_text(r, 413, "the body is too long");
+		refuse_text(r, 413, "the body is too long");
 		return;
 	}
 	m = size > 0 ? json_in_parse((const char *) evbuffer_pullup(p->body, -1), size, &faults) : json_object();
+	request_drop_body(r);               /* the request may last */
 	s = sandbox_find(r->daemon, p->id); /* it may have ended meanwhile */
 	if (s == NULL || s->state != SANDBOX_RUNNING)
 		e2b_refuse_gone(r, p->id);
