@@ -84,7 +84,7 @@ bool connect_number(const struct request *r, const char *header, uint64_t most, 
 }
 
 /* A message may repeat what the peer sent, cut anywhere. */
-static json_t *error_of(enum connect_code code, const char *fmt, va_list ap)
+static json_t *__attribute__((format(printf, 2, 0))) error_of(enum connect_code code, const char *fmt, va_list ap)
 {
 	char text[TEXT_SIZE];
 	size_t bad;
