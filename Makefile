@@ -4,6 +4,7 @@
 #	make demo       a data-analysis job in a sandbox
 #	make check      every check and test; the last line counts them
 #	make check-e2b  the official E2B SDK from npm at a daemon of this build
+#	make check-mcp  the official MCP SDK and conformance runner from npm at this build
 #	make bench      speed, against other sandboxes found here (QUICK=1 for a rough answer)
 #	make install    DESTDIR= and prefix= as usual
 #	make deps       install (as root) or name (otherwise) every package that the above need
@@ -22,7 +23,7 @@ setup = test -f $(1)/build.ninja || $(2) meson setup $(1) $(3) > $(1).log || { c
 # Progress for whoever watches, silence for a log.
 ninja = if [ -t 1 ]; then ninja -C $(1); else ninja -C $(1) --quiet; fi
 
-.PHONY: all build build-asan build-clang build-fuzz demo check check-e2b bench install deps deps-build deps-demo deps-check deps-bench fuzz tidy format clean
+.PHONY: all build build-asan build-clang build-fuzz demo check check-e2b check-mcp bench install deps deps-build deps-demo deps-check deps-bench fuzz tidy format clean
 
 all: build
 
@@ -59,6 +60,9 @@ check: deps-check build build-asan build-clang build-fuzz
 # The official SDK of E2B, installed from npm into the build folder, at a daemon of this build. Needs node, npm and, once, a network.
 check-e2b: build
 	@tests/e2b/run-sdk $(BUILD)
+
+check-mcp: build
+	@tests/mcp/run-sdk $(BUILD)
 
 bench: deps-bench build
 	@failed=0; bench/run $(BUILD) $(if $(QUICK),--quick) || failed=1; echo; \
