@@ -407,7 +407,7 @@ static bool read_ask(struct request *r, struct execution_ask *ask)
 static void refuse_execution(struct request *r, int error)
 {
 	if (error == -EAGAIN)
-		refuse(r, PROBLEM_BUSY, "wait for some of them", "%d executions wait in this context already", CONTEXT_QUEUE_MAX);
+		refuse(r, PROBLEM_BUSY, "wait for some of them", "as many executions wait in this sandbox as may");
 	else if (error == -E2BIG)
 		refuse(r, PROBLEM_TOO_LARGE, "write it to a file first", "code: longer than %d bytes", CONTEXT_CODE_MAX);
 	else if (error == -EINVAL)

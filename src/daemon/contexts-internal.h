@@ -63,7 +63,7 @@ struct context {
 	struct event *kick; /* begins what was queued */
 
 	struct execution_queue queue;
-	size_t queued;
+	size_t queued, queued_bytes;
 	struct execution *current;
 	enum execution_status stopping; /* why current was interrupted; EXECUTION_OK: it was not */
 	char stop_reason[120];

@@ -24,6 +24,20 @@ static void execution_free(struct execution *x)
 	free(x);
 }
 
+static void enqueue(struct context *c, struct execution *x)
+{
+	TAILQ_INSERT_TAIL(&c->queue, x, link);
+	c->queued++;
+	c->queued_bytes += evbuffer_get_length(x->message);
+}
+
+static void unqueue(struct context *c, struct execution *x)
+{
+	TAILQ_REMOVE(&c->queue, x, link);
+	c->queued--;
+	c->queued_bytes -= evbuffer_get_length(x->message);
+}
+
 void context_enter(struct context *c)
 {
 	c->nesting++;
@@ -376,8 +390,7 @@ static void send_current(struct context *c)
 void context_refuse_queue(struct context *c, enum execution_status status, const char *reason)
 {
 	for (struct execution *x = TAILQ_FIRST(&c->queue); x != NULL && !c->freed; x = TAILQ_FIRST(&c->queue)) {
-		TAILQ_REMOVE(&c->queue, x, link);
-		c->queued--;
+		unqueue(c, x);
 		x->end.status = status;
 		x->end.reason = reason;
 		x->end.restarted = true;
@@ -411,8 +424,7 @@ void context_pump(struct context *c)
 		if (context_start(c, NULL) < 0)
 			context_refuse_queue(c, EXECUTION_DIED, c->fault);
 	} else if (c->ready) {
-		TAILQ_REMOVE(&c->queue, x, link);
-		c->queued--;
+		unqueue(c, x);
 		(void) context_drain(c);
 		begin_current(c, x);
 		if (!c->freed && c->current == x)
@@ -485,8 +497,7 @@ int context_execute(struct context *c, const struct execution_ask *ask, const st
 	x->timeout = ask->timeout;
 	x->output_max = ask->output_max;
 	x->output_kills = ask->output_kills;
-	TAILQ_INSERT_TAIL(&c->queue, x, link);
-	c->queued++;
+	enqueue(c, x);
 	*ret = x;
 	event_active(c->kick, EV_TIMEOUT, 0); /* begins from the loop, not before the caller has its pointer */
 	return 0;
@@ -501,8 +512,7 @@ void execution_cancel(struct execution *x)
 		context_stop(c, EXECUTION_CANCELED, "the client has left");
 		return;
 	}
-	TAILQ_REMOVE(&c->queue, x, link);
-	c->queued--;
+	unqueue(c, x);
 	execution_free(x);
 }
 
@@ -551,7 +561,7 @@ void context_free(struct context *c)
 	for (unsigned i = 0; i < 2; i++)
 		buf_done(&c->streams[i].late);
 	for (struct execution *x = TAILQ_FIRST(&c->queue); x != NULL; x = TAILQ_FIRST(&c->queue)) {
-		TAILQ_REMOVE(&c->queue, x, link);
+		unqueue(c, x);
 		execution_free(x);
 	}
 	if (c->current != NULL)
@@ -586,6 +596,11 @@ const struct driver *context_driver(const struct context *c)
 const char *context_driver_kind(const struct context *c)
 {
 	return c->kind == KIND_IPYTHON ? "ipython" : "native";
+}
+
+size_t context_queued_bytes(const struct context *c)
+{
+	return c->queued_bytes;
 }
 
 uint64_t context_executions(const struct context *c)

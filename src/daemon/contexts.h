@@ -137,6 +137,7 @@ bool context_is_up(const struct context *c);          /* the interpreter takes w
 extern const char *const context_state_names[CONTEXT_STATE_MAX];
 const struct driver *context_driver(const struct context *c);
 const char *context_driver_kind(const struct context *c); /* "native" or "ipython" */
+size_t context_queued_bytes(const struct context *c);     /* of code that waits */
 uint64_t context_executions(const struct context *c);
 const char *context_fault(const struct context *c); /* why it is dead, or NULL */
 

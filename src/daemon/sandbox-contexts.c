@@ -363,9 +363,14 @@ int sandbox_context_execute(struct sandbox_context *x, struct execution_ask *ask
 			    void *ctx, struct execution **ret)
 {
 	const struct sandbox_policy *p = &x->sandbox->policy;
+	size_t waiting = ask->code_size;
 
 	if (x->sandbox->state != SANDBOX_RUNNING)
 		return -ESHUTDOWN;
+	for (const struct sandbox_context *other = x->sandbox->contexts; other != NULL; other = other->next)
+		waiting += context_queued_bytes(other->context);
+	if (waiting > SANDBOX_CODE_MAX)
+		return -EAGAIN;
 	if (ask->timeout > p->time)
 		ask->timeout = p->time;
 	ask->output_max = p->output < CONTEXT_OUTPUT_MAX ? p->output : CONTEXT_OUTPUT_MAX;

@@ -16,7 +16,12 @@
 struct sandbox;
 struct interpreter;
 
-enum { CONTEXT_ID_SIZE = 37, CONTEXT_NAME_MAX = 255, SANDBOX_CONTEXTS_MAX = 64 };
+enum {
+	CONTEXT_ID_SIZE = 37,
+	CONTEXT_NAME_MAX = 255,
+	SANDBOX_CONTEXTS_MAX = 64,
+	SANDBOX_CODE_MAX = 64 << 20 /* bytes that wait */
+};
 
 struct sandbox_context {
 	struct sandbox_context *next; /* the one made after it */

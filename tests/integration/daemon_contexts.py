@@ -355,6 +355,21 @@ def test_executions_wait_for_each_other(t):
     t.equal((first()["status"], second()["text"]), ("ok", "2"), "in their order")
 
 
+def test_code_that_waits_is_bounded(t):
+    c = Contexts(t)
+    first = c.beside("import os, time\nopen('begun', 'w')\nwhile not os.path.exists('go'): time.sleep(0.01)")
+    c.wait_for_file("begun")
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(c.ask("POST", "/contexts/python/execute", {"code": "#" * 15_000_000}).status)) for _ in range(6)]
+    for x in threads:
+        x.start()
+    t.until(lambda: 429 in found, PATIENCE, "nothing is refused")
+    c.d.ask("PUT", f"{c.path}/files?path=go", b"")
+    for x in threads:
+        x.join(PATIENCE)
+    t.equal((first()["status"], set(found)), ("ok", {200, 429}), "ends")
+
+
 def test_a_client_that_leaves_interrupts_its_execution(t):
     c = Contexts(t)
     context = c.make()["id"]
