@@ -247,9 +247,7 @@ void sandbox_end(struct sandbox *s, const char *status, const char *reason)
 	(void) snprintf(s->end_status, sizeof s->end_status, "%s", status);
 	(void) snprintf(s->end_reason, sizeof s->end_reason, "%s", reason);
 	/* One that is not ready takes no request yet, and needs none. */
-	if (s->state == SANDBOX_STARTING ||
-	    session_ask(s->session, json_pack("{ss ss ss}", "t", "end", "status", status, "reason", reason), NULL, 0,
-			process_no_answer, NULL, NULL) < 0) {
+	if (s->state == SANDBOX_STARTING) {
 		s->problem.code = PROBLEM_UNAVAILABLE;
 		(void) snprintf(s->problem.message, sizeof s->problem.message, "the sandbox was ended before it was ready");
 		finish(s, s->end_status, s->end_reason);
@@ -257,6 +255,10 @@ void sandbox_end(struct sandbox *s, const char *status, const char *reason)
 	}
 	s->state = SANDBOX_ENDING;
 	cut(s);
+	/* The end of the line ends it too, and says so to all who wait for an answer. */
+	if (session_ask(s->session, json_pack("{ss ss ss}", "t", "end", "status", status, "reason", reason), NULL, 0,
+			process_no_answer, NULL, NULL) < 0)
+		session_hang_up(s->session);
 }
 
 void sandbox_on_end(struct sandbox *s, void (*call)(void *arg, struct sandbox *s), void *arg)

@@ -353,6 +353,11 @@ struct session *session_new(struct event_base *base, int line, const struct sess
 	return NULL;
 }
 
+void session_hang_up(struct session *s)
+{
+	(void) shutdown(s->line, SHUT_RDWR); /* which is then read as the end of the line */
+}
+
 struct session *session_free(struct session *s)
 {
 	if (s == NULL)

@@ -27,6 +27,9 @@ typedef void session_answer(void *arg, const json_t *m, int *fd);
 /* `line` is taken over, also when it fails. */
 struct session *session_new(struct event_base *base, int line, const struct session_events *events, void *arg,
 			    struct zw_error *e);
+/* Ends the line: the supervisor ends its sandbox, and, from the event loop, every request is answered with NULL and `ended`
+ * called. */
+void session_hang_up(struct session *s);
 /* Without further callbacks. The supervisor ends its sandbox when the line closes. */
 struct session *session_free(struct session *s);
 
