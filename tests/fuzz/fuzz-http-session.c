@@ -83,6 +83,11 @@ void control_connection(struct control *c, const struct flow *f)
 		abort();
 }
 
+void control_flow_gone(struct control *c)
+{
+	(void) c;
+}
+
 void control_limit(struct control *c, const char *which, bool kill_it)
 {
 	(void) c, (void) which, (void) kill_it;
