@@ -44,7 +44,7 @@ build-asan: deps-check
 
 # Only compiled: a second compiler has other warnings.
 build-clang: deps-check
-	@$(call setup,$(BUILD)-clang,CC=clang)
+	@$(call setup,$(BUILD)-clang,CC=clang,-Dstatic=false)
 	@$(call ninja,$(BUILD)-clang)
 
 build-fuzz: deps-check
