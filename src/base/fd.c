@@ -1,6 +1,8 @@
 #include "base/fd.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -58,6 +60,27 @@ int fd_write_all(int fd, const void *data, size_t size)
 			return -errno;
 		p += n;
 		size -= (size_t) n;
+	}
+	return 0;
+}
+
+int fd_write_stream(int fd, const void *data, size_t size)
+{
+	const char *at = data;
+
+	while (size > 0) {
+		ssize_t n = write(fd, at, size);
+
+		if (n < 0 && errno == EAGAIN) {
+			struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+			(void) poll(&p, 1, -1); /* what it says shows in the next write */
+		} else if (n < 0 && errno != EINTR) {
+			return -errno;
+		} else if (n > 0) {
+			at += n;
+			size -= (size_t) n;
+		}
 	}
 	return 0;
 }

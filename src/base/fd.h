@@ -31,6 +31,8 @@ int fd_nonblock(int fd);
 
 /* Writes all of it; retries EINTR and short writes. 0 or negative errno. */
 int fd_write_all(int fd, const void *data, size_t size);
+/* The same for a stream that somebody else may have made non-blocking: waits until it takes more. */
+int fd_write_stream(int fd, const void *data, size_t size);
 
 /* Writes a short string to a file below `dirfd` in one write(2), as procfs and cgroupfs want it. 0 or negative errno. */
 int fd_write_file_at(int dirfd, const char *path, const char *text);

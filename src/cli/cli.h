@@ -12,8 +12,5 @@ int cli_keys(int argc, char **argv);
 int cli_client(int argc, char **argv);   /* the verbs that talk to a daemon */
 int cli_launcher(int argc, char **argv); /* for the daemon: not in the help */
 
-/* Writes all of it, also to a descriptor that somebody has made non-blocking. 0 or negative errno. */
-int cli_write(int fd, const char *text, size_t size);
-
 /* Text for a person or a pipe on standard output. 0, or 125 (and a line on standard error) when it cannot be written. */
 int cli_print(const char *text);

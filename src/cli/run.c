@@ -245,10 +245,10 @@ static int report(struct run *run)
 	}
 	if (run->options.json) {
 		cleanup_free char *text = result_to_json(&run->result, true);
-		int r = cli_write(STDOUT_FILENO, text, strlen(text));
+		int r = fd_write_stream(STDOUT_FILENO, text, strlen(text));
 
 		if (r == 0)
-			r = cli_write(STDOUT_FILENO, "\n", 1);
+			r = fd_write_stream(STDOUT_FILENO, "\n", 1);
 		if (r < 0) {
 			log_error("cannot write the result: %s", strerror(-r));
 			status = EXIT_REFUSED;

@@ -32,7 +32,7 @@ static int take_bytes(void *ctx, const char *data, size_t size)
 {
 	struct target *t = ctx;
 
-	t->error = show_bytes(t->fd, data, size);
+	t->error = fd_write_stream(t->fd, data, size);
 	return t->error;
 }
 

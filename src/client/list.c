@@ -332,8 +332,8 @@ static int print_log(void *ctx, const char *data, size_t size)
 
 	for (size_t i = 0; i < size && p->escape; i++)
 		escape_into(p, &b, (unsigned char) data[i]);
-	p->error =
-	    p->escape ? show_bytes(STDOUT_FILENO, b.data != NULL ? b.data : "", b.size) : show_bytes(STDOUT_FILENO, data, size);
+	p->error = p->escape ? fd_write_stream(STDOUT_FILENO, b.data != NULL ? b.data : "", b.size)
+			     : fd_write_stream(STDOUT_FILENO, data, size);
 	return p->error;
 }
 

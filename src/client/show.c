@@ -1,39 +1,19 @@
 #include "client/show.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "policy/text.h"
 
-int show_bytes(int fd, const char *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, data, size);
-
-		if (n < 0 && errno == EAGAIN) {
-			struct pollfd p = {.fd = fd, .events = POLLOUT};
-
-			(void) poll(&p, 1, -1); /* what it says shows in the next write */
-		} else if (n < 0 && errno != EINTR) {
-			return -errno;
-		} else if (n > 0) {
-			data += n;
-			size -= (size_t) n;
-		}
-	}
-	return 0;
-}
-
 int show_text(const char *text)
 {
-	int r = show_bytes(STDOUT_FILENO, text, strlen(text));
+	int r = fd_write_stream(STDOUT_FILENO, text, strlen(text));
 
 	if (r == 0)
 		return 0;

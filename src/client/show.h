@@ -9,8 +9,6 @@
 
 enum { EXIT_REFUSED = 125, SHOW_MAX = 4096 };
 
-/* All of it, also to a non-blocking descriptor. 0 or negative errno. */
-int show_bytes(int fd, const char *data, size_t size);
 /* 0, or EXIT_REFUSED after one line on standard error. */
 int show_text(const char *text);
 int show_json(const json_t *value); /* one line */

@@ -53,7 +53,7 @@ void refuse_files(struct request *r, int error)
 		       error < 4000 ? strerror(error) : "for no known reason");
 }
 
-static const char *type_of(uint32_t mode)
+const char *files_type(uint32_t mode)
 {
 	static const struct {
 		uint32_t mode;
@@ -106,8 +106,8 @@ json_t *files_entry_to_json(const struct files_entry *e)
 
 	(void) snprintf(mode, sizeof mode, "%04o", e->mode & 07777);
 	o = json_pack("{so so ss sI ss so so so}", "name", files_text(slash != NULL && slash[1] != '\0' ? slash + 1 : e->path),
-		      "path", files_text(e->path), "type", type_of(e->mode), "size", (json_int_t) e->size, "mode", mode, "user",
-		      owner(e->user, e->uid), "group", owner(e->group, e->gid), "modified_at",
+		      "path", files_text(e->path), "type", files_type(e->mode), "size", (json_int_t) e->size, "mode", mode,
+		      "user", owner(e->user, e->uid), "group", owner(e->group, e->gid), "modified_at",
 		      e->mtime > 0 ? json_time((usec_t) e->mtime * USEC_PER_SEC + e->mtime_nsec / 1000) : json_null());
 	if (e->target != NULL)
 		(void) json_object_set_new(o, "target", files_text(e->target));

@@ -3,12 +3,15 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct files_client;
 struct files_entry;
 struct request;
 struct sandbox;
 
+/* "file", "directory", "symlink"... of a st_mode. Static text. */
+const char *files_type(uint32_t mode);
 json_t *files_entry_to_json(const struct files_entry *e);
 /* A text as it is when it is UTF-8, else with escapes. */
 json_t *files_text(const char *text);

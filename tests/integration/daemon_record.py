@@ -8,7 +8,7 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 import tap  # noqa: E402
-from daemon import Daemon, wait_for  # noqa: E402
+from daemon import Daemon, events, wait_for  # noqa: E402
 
 LOOSE = {"enforcement": "best-effort"}  # this machine may not hold every limit for the caller
 
@@ -35,16 +35,6 @@ class Sandbox:
 
     def end_of(self, pid):
         self.t.check(wait_for(lambda: self.ask("GET", f"/processes/{pid}").json["state"] == "ended", 20), "the process ends")
-
-
-def events(body):
-    """[(id, event, data)]"""
-    found = []
-    for block in body.decode().split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
-        if "data" in fields:
-            found.append((fields.get("id"), fields["event"], json.loads(fields["data"])))
-    return found
 
 
 def figures(t, d):

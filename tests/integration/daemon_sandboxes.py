@@ -9,7 +9,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 import tap  # noqa: E402
 import zw  # noqa: E402
-from daemon import Daemon, descriptors, wait_for  # noqa: E402
+from daemon import Daemon, descriptors, events, wait_for  # noqa: E402
 
 LOOSE = {"enforcement": "best-effort"}  # this machine may not hold every limit for the caller
 
@@ -48,16 +48,6 @@ class Sandbox:
 
     def output(self, pid, query="", **headers):
         return events(self.ask("GET", f"/processes/{pid}/output{query}", status=200, headers=headers).body)
-
-
-def events(body):
-    """[(id, event, data)]"""
-    found = []
-    for block in body.decode().split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
-        if "data" in fields:
-            found.append((fields.get("id"), fields["event"], json.loads(fields["data"])))
-    return found
 
 
 def text_of(found, stream):

@@ -136,6 +136,16 @@ class Daemon:
         return exchange(s, data, end)
 
 
+def events(body):
+    """Server-sent events: [(id, event, data)]"""
+    found = []
+    for block in body.decode().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
+        if "data" in fields:
+            found.append((fields.get("id"), fields["event"], json.loads(fields["data"])))
+    return found
+
+
 def exchange(s, data, end=False):
     try:
         s.sendall(data.encode("latin-1") if isinstance(data, str) else data)

@@ -5,13 +5,13 @@
 #include <event2/event.h>
 #include <sodium.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/files-client.h"
+#include "daemon/files-json.h"
 #include "daemon/mcp/mcp.h"
 #include "daemon/sandbox-files.h"
 #include "policy/text.h"
@@ -343,19 +343,6 @@ void mcp_write_file(struct mcp_call *c, struct sandbox *s)
 
 /* ---- Lists. ---- */
 
-static const char *type_of(uint32_t mode)
-{
-	static const struct {
-		uint32_t mode;
-		const char *name;
-	} types[] = {{S_IFREG, "file"}, {S_IFDIR, "directory"}, {S_IFLNK, "symlink"}, {S_IFIFO, "fifo"}, {S_IFSOCK, "socket"}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
-		if ((mode & S_IFMT) == types[i].mode)
-			return types[i].name;
-	return "device";
-}
-
 static void list_entry(void *ctx, const struct files_entry *e)
 {
 	struct work *w = ctx;
@@ -363,7 +350,7 @@ static void list_entry(void *ctx, const struct files_entry *e)
 
 	(void) json_array_append_new(
 	    w->entries, json_pack("{so so ss sI}", "name", text_of(slash != NULL && slash[1] != '\0' ? slash + 1 : e->path),
-				  "path", text_of(e->path), "type", type_of(e->mode), "size", (json_int_t) e->size));
+				  "path", text_of(e->path), "type", files_type(e->mode), "size", (json_int_t) e->size));
 }
 
 static void list_end(void *ctx, const struct files_end *end)
