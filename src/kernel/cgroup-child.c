@@ -7,7 +7,12 @@
  * 0 nothing in it can fork, so that a list of its members is complete, and stays so.
  *
  * The process joins by writing "0" to a descriptor that was opened here: the kernel asks for the rights of whoever opened it
- * (cgroup_attach_permissions), and the sandbox has none. */
+ * (cgroup_attach_permissions), and the sandbox has none.
+ *
+ * Joining is dear: the kernel waits until no fork is under way anywhere, some 8 ms on a machine at rest. So whoever is alone in a
+ * sandbox but for the agent may have the sandbox's own group: its members but the agent are the process and what it started, as
+ * long as every other process has a group. That group can be neither removed nor killed as a whole, nor tells it when all but the
+ * agent have gone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,6 +22,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -37,15 +43,23 @@ struct member {
 };
 
 struct cgroup_child {
-	char name[NAME_SIZE];
+	char name[NAME_SIZE]; /* "." for the sandbox's own */
+	pid_t agent;          /* of the sandbox's own: a member that does not count; else 0 */
+	usec_t before;        /* what the sandbox's own, without the agent, had used */
 	struct member members[CGROUP_CHILD_FDS];
 	size_t count;
 	int events; /* v2: cgroup.events. v1: a pidfd of the process that is waited for. -EBADF */
 };
 
+static bool is_own(const struct cgroup_child *g)
+{
+	return g->agent != 0;
+}
+
+/* A group of its own, of version 2: it tells of its end, and is killed whole. */
 static bool is_v2(const struct cgroup_child *g)
 {
-	return g->members[0].parent->place->version == CGROUP_V2;
+	return !is_own(g) && g->members[0].parent->place->version == CGROUP_V2;
 }
 
 /* "p12/cgroup.kill" */
@@ -114,9 +128,11 @@ int cgroup_child_make_at(const struct cgroup_part *parts, size_t count, uint32_t
 
 size_t cgroup_child_join_fds(const struct cgroup_child *g, int fds[CGROUP_CHILD_FDS])
 {
-	for (size_t i = 0; i < g->count; i++)
+	size_t count = is_own(g) ? 0 : g->count;
+
+	for (size_t i = 0; i < count; i++)
 		fds[i] = g->members[i].join;
-	return g->count;
+	return count;
 }
 
 void cgroup_child_joined(struct cgroup_child *g)
@@ -125,7 +141,17 @@ void cgroup_child_joined(struct cgroup_child *g)
 		fd_close(&g->members[i].join);
 }
 
-usec_t cgroup_child_cpu(const struct cgroup_child *g)
+static usec_t agent_cpu(const struct cgroup_child *g)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(g->agent, &clock) != 0 || clock_gettime(clock, &t) < 0)
+		return ZW_UNLIMITED;
+	return (usec_t) t.tv_sec * USEC_PER_SEC + (usec_t) t.tv_nsec / 1000;
+}
+
+static usec_t group_cpu(const struct cgroup_child *g)
 {
 	for (size_t i = 0; i < g->count; i++) {
 		bool v2 = g->members[i].parent->place->version == CGROUP_V2;
@@ -144,6 +170,23 @@ usec_t cgroup_child_cpu(const struct cgroup_child *g)
 		}
 	}
 	return ZW_UNLIMITED;
+}
+
+/* What the group has used without the agent, ever. */
+static usec_t own_cpu(const struct cgroup_child *g)
+{
+	usec_t all = group_cpu(g), agent = agent_cpu(g);
+
+	if (all == ZW_UNLIMITED || agent == ZW_UNLIMITED)
+		return ZW_UNLIMITED;
+	return all > agent ? all - agent : 0;
+}
+
+usec_t cgroup_child_cpu(const struct cgroup_child *g)
+{
+	usec_t now = is_own(g) ? own_cpu(g) : group_cpu(g);
+
+	return now != ZW_UNLIMITED && now > g->before ? now - g->before : now == ZW_UNLIMITED ? now : 0;
 }
 
 /* A line is "3:cpuacct:/a/zwinger-12-ab/p7". */
@@ -194,7 +237,7 @@ static int each_process(const struct cgroup_child *g, void (*found)(void *ctx, p
 	if (n < 0)
 		return (int) n;
 	while (cgroup_parse_u64(&p, &pid)) {
-		if (pid > 0 && pid <= INT32_MAX) {
+		if (pid > 0 && pid <= INT32_MAX && (pid_t) pid != g->agent) {
 			found(ctx, (pid_t) pid);
 			count++;
 		}
@@ -255,12 +298,28 @@ int cgroup_child_signal(const struct cgroup_child *g, int number)
 	return r < 0 ? r : 0;
 }
 
+/* Nothing keeps those in the sandbox's own group from forking, but that they are stopped: a round leaves only what was forked
+ * while it was read. Done when a round finds as many as the one before, and so nobody new. */
+static void stop_all(const struct cgroup_child *g)
+{
+	int before = -1, r = 0;
+
+	for (int i = 0; i < KILL_ROUNDS && r != before; i++) {
+		before = r;
+		r = signal_listed(g, SIGSTOP);
+	}
+}
+
 int cgroup_child_kill(const struct cgroup_child *g)
 {
 	char path[FILE_SIZE];
 	bool held = false;
 	int r;
 
+	if (is_own(g)) {
+		stop_all(g);
+		return cgroup_child_signal(g, SIGKILL);
+	}
 	if (is_v2(g)) {
 		r = fd_write_file_at(g->members[0].parent->group, file_of(g, "cgroup.kill", path), "1"); /* 5.14 */
 		if (r != -ENOENT)
@@ -323,7 +382,7 @@ bool cgroup_child_remove(struct cgroup_child **group)
 {
 	struct cgroup_child *g = *group;
 
-	while (g != NULL && g->count > 0) {
+	while (g != NULL && !is_own(g) && g->count > 0) {
 		struct member *m = &g->members[g->count - 1];
 
 		if (unlinkat(m->parent->group, g->name, AT_REMOVEDIR) < 0 && errno == EBUSY)
@@ -348,4 +407,33 @@ void cgroup_child_forget(struct cgroup_child **group)
 	}
 	free(g);
 	*group = NULL;
+}
+
+/* ---- The sandbox's own. ---- */
+
+static void count_one(void *ctx, pid_t pid)
+{
+	(void) ctx;
+	(void) pid;
+}
+
+int cgroup_child_own_at(const struct cgroup_part *parts, size_t count, pid_t agent, struct cgroup_child **ret)
+{
+	enum cgroup_version kind = cgroup_child_kind_at(parts, count);
+	struct cgroup_child *g = xcalloc(1, sizeof *g);
+	int r = -ENOTSUP;
+
+	*g = (struct cgroup_child){.name = ".", .agent = agent, .events = -EBADF};
+	for (size_t i = 0; i < count && g->count < CGROUP_CHILD_FDS; i++)
+		if (parts[i].place->version == kind && can_hold(&parts[i]))
+			g->members[g->count++] = (struct member){.parent = &parts[i], .join = -EBADF};
+	if (g->count > 0)
+		r = each_process(g, count_one, NULL);
+	if (r == 0) {
+		g->before = own_cpu(g);
+		*ret = g;
+		return g->before != ZW_UNLIMITED ? 0 : (cgroup_child_forget(ret), -ENOTSUP);
+	}
+	free(g);
+	return r > 0 ? -EBUSY : r;
 }

@@ -157,6 +157,7 @@ int cgroup_scope_enter(const char *runtime_dir, pid_t pid, usec_t timeout, struc
 
 /* cgroup_create below; the places are taken over, also on failure. */
 int cgroup_create_at(struct cgroup_places *places, const struct cgroup_limits *limits, struct cgroup **ret, struct zw_error *e);
-/* cgroup_child_kind and cgroup_child_make, below these parts. */
+/* cgroup_child_kind, cgroup_child_make and cgroup_child_own, of these parts. */
 enum cgroup_version cgroup_child_kind_at(const struct cgroup_part *parts, size_t count);
 int cgroup_child_make_at(const struct cgroup_part *parts, size_t count, uint32_t number, struct cgroup_child **ret);
+int cgroup_child_own_at(const struct cgroup_part *parts, size_t count, pid_t agent, struct cgroup_child **ret);

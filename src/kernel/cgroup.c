@@ -496,6 +496,11 @@ int cgroup_child_make(const struct cgroup *c, uint32_t number, struct cgroup_chi
 	return cgroup_child_make_at(c->parts, c->part_count, number, ret);
 }
 
+int cgroup_child_own(const struct cgroup *c, pid_t agent, struct cgroup_child **ret)
+{
+	return cgroup_child_own_at(c->parts, c->part_count, agent, ret);
+}
+
 struct cgroup *cgroup_remove(struct cgroup *c)
 {
 	if (c == NULL)

@@ -92,15 +92,20 @@ struct cgroup_child;
 enum cgroup_version cgroup_child_kind(const struct cgroup *c);
 /* `number` tells those of one sandbox apart. -ENOTSUP where no group can have one. `c` must outlive it. */
 int cgroup_child_make(const struct cgroup *c, uint32_t number, struct cgroup_child **ret);
+/* The sandbox's own group without the agent, for a process that needs no group then, and joins nothing. -EBUSY when somebody else
+ * is in it, -ENOTSUP as above. Whoever starts another process as long as it is used gives that one a group. Its CPU time includes
+ * that of those groups. `c` must outlive it. */
+int cgroup_child_own(const struct cgroup *c, pid_t agent, struct cgroup_child **ret);
 /* Descriptors to each of which the process writes "0", and so joins. Owned by `g`. Returns how many. */
 size_t cgroup_child_join_fds(const struct cgroup_child *g, int fds[CGROUP_CHILD_FDS]);
 /* They have been handed on: closes them. */
 void cgroup_child_joined(struct cgroup_child *g);
-/* Of all that were ever in it. ZW_UNLIMITED when unknown. */
+/* Microseconds, of all that were ever in it. ZW_UNLIMITED when unknown. */
 usec_t cgroup_child_cpu(const struct cgroup_child *g);
 /* To each process in it. 0 or negative errno. */
 int cgroup_child_signal(const struct cgroup_child *g, int number);
-/* Ends all of them; nothing in it can fork any more. Does not wait. */
+/* Ends all of them; nothing in it can fork any more (in the sandbox's own: calls again while cgroup_child_wait_fd finds
+ * somebody). Does not wait. */
 int cgroup_child_kill(const struct cgroup_child *g);
 /* A descriptor that becomes ready (*ret_events) when it is time to call this again; -ENOENT when nobody is left in it. Owned by
  * `g`, and closed by the next call at the latest when that returns another. */
@@ -108,7 +113,7 @@ int cgroup_child_wait_fd(struct cgroup_child *g, short *ret_events);
 /* The number of the one that a process or thread of any sandbox of ours is in; 0: none. Where several sandboxes have such a
  * number, the caller knows whose process it is. */
 uint32_t cgroup_child_of(pid_t pid);
-/* Removes and frees; false when somebody is still in it. *g may be NULL. */
+/* Removes and frees; false when somebody is still in it. The sandbox's own is only freed. *g may be NULL. */
 bool cgroup_child_remove(struct cgroup_child **g);
 /* Frees alone: the group goes with the sandbox's. */
 void cgroup_child_forget(struct cgroup_child **g);

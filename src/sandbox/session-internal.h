@@ -43,6 +43,9 @@ struct session_process {
 	struct connections connections;
 	bool settling;              /* it is over, and the broker is asked for the rest */
 	int rest;                   /* without a group: a handle on what is left of its tree, -EBADF */
+	bool resident;              /* its group is the sandbox's own: it was alone when it started */
+	usec_t others_before;       /* a resident's: what the others had used then */
+	bool kill_waits;            /* a resident's: until nobody is on the way to another group */
 	struct cgroup_child *group; /* NULL: none; then its tree is held together by parent links and its session id alone */
 };
 
@@ -54,6 +57,7 @@ struct session {
 	size_t count, room;
 	struct cgroup_child **left; /* groups in which something is left of a process that has ended */
 	size_t left_count;
+	usec_t gone_cpu;                         /* of groups that were removed */
 	uint32_t connects[SESSION_CONNECTS_MAX]; /* asked of the agent, not answered */
 	size_t connect_count;
 	uint64_t oom_settled; /* out-of-memory kills that are accounted for */

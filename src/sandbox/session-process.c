@@ -1,9 +1,10 @@
 /* The processes of a session: from the daemon's "start" to the truth about their ends.
  *
  * A tree. Each process gets a control group within the sandbox's, which it joins before it executes anything; so what it starts
- * is born there, and can be ended, and its CPU time counted, however it detaches itself. Where there is no such group, its tree
- * is what hangs together by parent links and by the session that the process leads: what makes a session of its own and lets its
- * parent die has left it, and lives on until the sandbox ends.
+ * is born there, and can be ended, and its CPU time counted, however it detaches itself. One that finds nobody but the agent in
+ * the sandbox's own group stays there, since joining is dear: it is the resident until it has ended. Where there is no such
+ * group, its tree is what hangs together by parent links and by the session that the process leads: what makes a session of its
+ * own and lets its parent die has left it, and lives on until the sandbox ends.
  *
  * The end of a process with its tree is told when the tree is gone: then nobody writes to its pipes any more.
  *
@@ -51,8 +52,12 @@ static void add(struct session *n, struct session_process *p)
 /* The group of a process that has ended; where somebody is left in it, it stays. */
 static void leave_group(struct session *n, struct cgroup_child *group)
 {
-	if (cgroup_child_remove(&group))
+	usec_t cpu = cgroup_child_cpu(group);
+
+	if (cgroup_child_remove(&group)) {
+		n->gone_cpu += cpu != ZW_UNLIMITED ? cpu : 0;
 		return;
+	}
 	n->left = xrealloc(n->left, n->left_count + 1, sizeof(struct cgroup_child *));
 	n->left[n->left_count++] = group;
 }
@@ -61,10 +66,33 @@ static void sweep_left(struct session *n)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < n->left_count; i++)
+	for (size_t i = 0; i < n->left_count; i++) {
+		usec_t cpu = cgroup_child_cpu(n->left[i]);
+
 		if (!cgroup_child_remove(&n->left[i]))
 			n->left[kept++] = n->left[i];
+		else
+			n->gone_cpu += cpu != ZW_UNLIMITED ? cpu : 0;
+	}
 	n->left_count = kept;
+}
+
+/* Of all groups but the sandbox's own, ever. */
+static usec_t cpu_of_groups(const struct session *n)
+{
+	usec_t sum = n->gone_cpu, cpu;
+
+	for (size_t i = 0; i < n->count; i++) {
+		const struct session_process *p = n->processes[i];
+
+		cpu = p->group != NULL && !p->resident ? cgroup_child_cpu(p->group) : 0;
+		sum += cpu != ZW_UNLIMITED ? cpu : 0;
+	}
+	for (size_t i = 0; i < n->left_count; i++) {
+		cpu = cgroup_child_cpu(n->left[i]);
+		sum += cpu != ZW_UNLIMITED ? cpu : 0;
+	}
+	return sum;
 }
 
 static void drop(struct session *n, struct session_process *p)
@@ -75,7 +103,9 @@ static void drop(struct session *n, struct session_process *p)
 			break;
 		}
 	sweep_left(n);
-	if (p->group != NULL)
+	if (p->resident)
+		cgroup_child_forget(&p->group);
+	else if (p->group != NULL)
 		leave_group(n, p->group);
 	fd_close(&p->rest);
 	denials_done(&p->denials);
@@ -141,7 +171,7 @@ struct request {
 	size_t argc, envc;
 	char *cwd;
 	const json_t *tty;
-	bool channel, program, tree;
+	bool channel, program, tree, lasting;
 	struct start_request start;
 };
 
@@ -255,6 +285,7 @@ static int decode(struct supervisor *s, struct request *r, const json_t *m, cons
 	r->channel = json_is_true(json_object_get(m, "channel"));
 	r->program = json_is_true(json_object_get(m, "program"));
 	r->tree = json_is_true(json_object_get(m, "tree"));
+	r->lasting = json_is_true(json_object_get(m, "lasting"));
 	if (json_is_object(r->tty)) {
 		r->start.flags |= START_TTY;
 		r->start.rows = small(r->tty, "rows");
@@ -299,7 +330,6 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 {
 	struct session *n = s->work;
 	struct session_process *p = xcalloc(1, sizeof *p);
-	bool lasting = json_is_true(json_object_get(m, "lasting"));
 
 	*p = (struct session_process){
 	    .id = id,
@@ -307,8 +337,8 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 	    .tty = (r->start.flags & START_TTY) != 0,
 	    .command = xstrdup(r->argv[0]),
 	    .cwd = xstrdup(r->cwd),
-	    .wall_limit = limit_of(m, "timeout_usec", lasting ? ZW_UNLIMITED : s->plan->limits.time),
-	    .cpu_limit = limit_of(m, "cpu_usec", lasting ? ZW_UNLIMITED : s->plan->limits.cpu_time),
+	    .wall_limit = limit_of(m, "timeout_usec", r->lasting ? ZW_UNLIMITED : s->plan->limits.time),
+	    .cpu_limit = limit_of(m, "cpu_usec", r->lasting ? ZW_UNLIMITED : s->plan->limits.cpu_time),
 	    .wall_due = ZW_UNLIMITED,
 	    .cpu_due = ZW_UNLIMITED,
 	    .leave_due = ZW_UNLIMITED,
@@ -323,9 +353,24 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 	return p;
 }
 
+/* What is there to stay leaves the sandbox's own group to others. */
+static int make_group(struct supervisor *s, const struct request *r, struct session_process *p)
+{
+	struct session *n = s->work;
+	bool taken = r->lasting || r->program;
+
+	for (size_t i = 0; i < n->count; i++)
+		taken = taken || n->processes[i]->resident;
+	p->resident = !taken && cgroup_child_own(s->sandbox->cgroup, s->sandbox->pid, &p->group) == 0;
+	if (!p->resident)
+		return cgroup_child_make(s->sandbox->cgroup, p->id, &p->group);
+	p->others_before = cpu_of_groups(n);
+	return 0;
+}
+
 static int send_start(struct supervisor *s, struct request *r, struct session_process *p, struct zw_error *e)
 {
-	int k = cgroup_child_make(s->sandbox->cgroup, p->id, &p->group);
+	int k = make_group(s, r, p);
 
 	/* Where there can be none the tree is held together by less, and "ready" has said so. */
 	if (k < 0 && k != -ENOTSUP)
@@ -373,7 +418,12 @@ void session_process_start(struct supervisor *s, uint32_t id, const json_t *m, i
 
 static usec_t cpu_of(const struct supervisor *s, const struct session_process *p)
 {
-	usec_t used = p->group != NULL ? cgroup_child_cpu(p->group) : ZW_UNLIMITED;
+	usec_t used = p->group != NULL ? cgroup_child_cpu(p->group) : ZW_UNLIMITED, others;
+
+	if (p->resident && used != ZW_UNLIMITED) {
+		others = cpu_of_groups(s->work) - p->others_before;
+		used = used > others ? used - others : 0;
+	}
 
 	if (used == ZW_UNLIMITED && p->outside != 0 && p->state == PROCESS_RUNNING)
 		used = processes_tree_cpu(s->sandbox->pid, p->outside);
@@ -471,6 +521,15 @@ static void finish(struct supervisor *s, struct session_process *p)
 	session_process_schedule(s);
 }
 
+/* Somebody who starts is in the sandbox's own group until it has joined its own. */
+static bool somebody_joins(const struct session *n)
+{
+	for (size_t i = 0; i < n->count; i++)
+		if (!n->processes[i]->resident && n->processes[i]->state == PROCESS_STARTING)
+			return true;
+	return false;
+}
+
 static void kill_tree(struct supervisor *s, struct session_process *p)
 {
 	struct zw_error e = {0};
@@ -478,6 +537,9 @@ static void kill_tree(struct supervisor *s, struct session_process *p)
 	/* One that has not started yet is nowhere: the agent has this after the start. */
 	if (s->channel.fd >= 0 && p->state != PROCESS_LEAVING)
 		(void) channel_send_signal(&s->channel, p->id, SIGKILL, true, &e); /* the agent's end is noticed elsewhere */
+	p->kill_waits = p->resident && somebody_joins(s->work);
+	if (p->kill_waits)
+		return;
 	if (p->group != NULL)
 		(void) cgroup_child_kill(p->group); /* fails only for a group that is gone */
 	else if (p->outside != 0)
@@ -525,8 +587,30 @@ void session_process_event(struct supervisor *s, uint32_t id)
 {
 	struct session_process *p = session_process_find(s->work, id);
 
-	if (p != NULL && p->state == PROCESS_LEAVING && !p->settling && !wait_for_rest(s, p))
+	if (p == NULL || p->state != PROCESS_LEAVING || p->settling)
+		return;
+	if (!wait_for_rest(s, p))
 		finish(s, p);
+	else if (p->resident || p->group == NULL)
+		kill_tree(s, p); /* one of them has gone; others may have been faster than the signal */
+}
+
+/* Somebody has joined, or has not started. */
+static void resident_again(struct supervisor *s)
+{
+	struct session *n = s->work;
+
+	for (size_t i = 0; i < n->count; i++) {
+		struct session_process *p = n->processes[i];
+
+		if (!p->kill_waits)
+			continue;
+		if (p->state == PROCESS_LEAVING)
+			session_process_event(s, p->id);
+		else
+			kill_tree(s, p);
+		return;
+	}
 }
 
 /* ---- What the agent says. ---- */
@@ -559,6 +643,7 @@ static void process_started(struct supervisor *s, struct session_process *p, str
 			  &m->fd);
 	if (p->evidence.killed_for != KILLED_NOT)
 		kill_tree(s, p); /* its time was over before it began */
+	resident_again(s);
 	session_process_schedule(s);
 }
 
@@ -573,6 +658,7 @@ static void process_failed(struct supervisor *s, struct session_process *p, cons
 	decide(s, p, &truth);
 	tell_failed(n, p->id, m->error, m->stage, truth.reason);
 	drop(n, p);
+	resident_again(s);
 	session_process_schedule(s);
 }
 
@@ -612,6 +698,8 @@ static bool is_of(const struct supervisor *s, const struct session_process *p, p
 		return false;
 	if (pid == 0)
 		return true;
+	if (p->resident)
+		return group == 0;
 	return p->group != NULL ? p->id == group : p->outside != 0 && processes_tree_has(s->sandbox->pid, p->outside, pid);
 }
 
@@ -683,8 +771,14 @@ void session_process_due(struct supervisor *s)
 	session_process_schedule(s);
 }
 
-static int signal_tree(struct supervisor *s, const struct session_process *p, int number)
+static int signal_tree(struct supervisor *s, struct session_process *p, int number)
 {
+	struct zw_error e = {0};
+
+	if (p->resident && somebody_joins(s->work)) {
+		p->kill_waits = p->kill_waits || number == SIGKILL;
+		return channel_send_signal(&s->channel, p->id, number, true, &e); /* which the agent reads when that is over */
+	}
 	if (p->group != NULL)
 		return number == SIGKILL ? cgroup_child_kill(p->group) : cgroup_child_signal(p->group, number);
 	if (p->outside == 0)

@@ -140,24 +140,71 @@ def test_signals_reach_the_process_or_its_tree(t):
 LEAVE = "(sleep 61 &) ; sh -c 'sleep 62 & sleep 62' & sleep 0.1; echo started; "
 
 
+class Place:
+    """A session in which what is started next has the sandbox's own control group, or one of its own since somebody is there already."""
+
+    def __init__(self, t, beside, policy=None):
+        self.session = one(t, policy)
+        self.other = self.session.start("sleep", "1000") if beside else None
+
+    def inside(self):
+        """What is there, but for the agent and the other."""
+        agent = self.session.facts["pid"]
+        found = [c for p, c in session.inside_of(agent).items() if p != agent]
+        if self.other:
+            found.remove("sleep")
+        return found
+
+    def done(self):
+        """The other has not noticed anything."""
+        if self.other:
+            self.other.signal(signal.SIGTERM)
+            if self.other.wait()["signal"] != signal.SIGTERM:
+                raise zw.Failure(f"the process beside ended otherwise: {self.other.show()}")
+        self.session.end()
+
+
+def places(t, policy=None):
+    for beside in (False, True):
+        t.note("beside another process" if beside else "alone")
+        place = Place(t, beside, policy)
+        yield place, place.session
+        place.done()
+
+
 def inside(s):
     return [c for p, c in session.inside_of(s.facts["pid"]).items() if p != s.facts["pid"]]
 
 
 def test_what_a_process_started_ends_with_it(t):
-    s = one(t)
-    p = s.run("sh", "-c", LEAVE + "exit 5", seconds=10)
-    expect(t, p, exit_code=5)
-    t.equal(inside(s), [], "processes")
+    for place, s in places(t):
+        p = s.run("sh", "-c", LEAVE + "exit 5", seconds=10)
+        expect(t, p, exit_code=5)
+        t.equal(place.inside(), [], "processes")
 
 
 def test_daemons_end_with_the_tree_where_control_groups_hold_it(t):
+    for place, s in places(t):
+        if not held_by_group(s):
+            t.skip("no control group can be made here for a process")
+        p = s.run("sh", "-c", "setsid sh -c 'sleep 63 & sleep 63' & (setsid setsid sleep 64 >/dev/null 2>&1 &); sleep 0.2; exit 6", seconds=10)
+        expect(t, p, exit_code=6)
+        t.equal(place.inside(), [], "processes")
+
+
+def test_the_end_of_one_tree_spares_whoever_starts_meanwhile(t):
     s = one(t)
     if not held_by_group(s):
         t.skip("no control group can be made here for a process")
-    p = s.run("sh", "-c", "setsid sh -c 'sleep 63 & sleep 63' & (setsid setsid sleep 64 >/dev/null 2>&1 &); sleep 0.2; exit 6", seconds=10)
-    expect(t, p, exit_code=6)
-    t.equal(inside(s), [], "processes")
+    for _ in range(40):
+        first = s.start("sh", "-c", "setsid sleep 67 & sleep 68 & read x")
+        others = [s.start("sh", "-c", "sleep 0.02; exit 3", wait=False) for _ in range(4)]
+        first.write(b"\n")
+        for p in [s.start("sh", "-c", "exit 3", wait=False) for _ in range(4)] + others:
+            expect(t, p.wait_started().communicate(), exit_code=3)
+        expect(t, first.communicate(), exit_code=0)
+        expect(t, s.run("true", timeout_usec=10_000_000), exit_code=0)
+        t.equal(inside(s), [], "processes")
 
 
 def test_without_tree_the_background_lives_on_until_the_session_ends(t):
@@ -171,14 +218,13 @@ def test_without_tree_the_background_lives_on_until_the_session_ends(t):
 
 
 def test_a_fork_bomb_ends_with_its_tree(t):
-    s = one(t, {"limits": {"processes": 100}})
-    p = s.start("sh", "-c", "f() { f & f & wait; }; f", timeout_usec=500000)
-    p.communicate(seconds=30)
-    t.note(p.show())
-    t.among(p.ended["status"], ("timeout", "exited"), "status")
-    if held_by_group(s):
-        t.equal(inside(s), [], "processes")
-    s.end()
+    for place, s in places(t, {"limits": {"processes": 100}}):
+        p = s.start("sh", "-c", "f() { f & f & wait; }; f", timeout_usec=500000)
+        p.communicate(seconds=30)
+        t.note(p.show())
+        t.among(p.ended["status"], ("timeout", "exited"), "status")
+        if held_by_group(s):
+            t.equal(place.inside(), [], "processes")
 
 
 # ---- Limits ---------------------------------------------------------------------------------------------------------------
@@ -203,13 +249,24 @@ def test_limits_of_the_policy_hold_for_each_process(t):
 
 
 def test_cpu_time_of_the_whole_tree_counts(t):
-    s = one(t)
     spin = "while :; do :; done"
-    p = s.start("sh", "-c", f"sh -c '{spin}' & sh -c '{spin}' & wait", cpu_usec=600000)
-    q = s.start("sleep", "0.1", cpu_usec=600000)
-    expect(t, q.communicate(), exit_code=0)
-    expect(t, p.communicate(seconds=60), status="cpu_timeout")
-    t.contains(p.ended["reason"], "600 ms", "reason")
+    for _, s in places(t):
+        p = s.start("sh", "-c", f"sh -c '{spin}' & sh -c '{spin}' & wait", cpu_usec=600000)
+        q = s.start("sleep", "0.1", cpu_usec=600000)
+        expect(t, q.communicate(), exit_code=0)
+        expect(t, p.communicate(seconds=60), status="cpu_timeout")
+        t.contains(p.ended["reason"], "600 ms", "reason")
+
+
+def test_processor_time_is_told_apart(t):
+    s = one(t)
+    work = "import os, time\nwhile time.process_time() < %s: pass\nif os.fork() == 0: os.setsid(); time.sleep(0.2)"
+    idle = s.start("sh", "-c", "read x")
+    busy = s.run(PYTHON, "-c", work % 0.4)
+    idle.write(b"\n")
+    t.between(expect(t, busy, exit_code=0).ended["cpu_usec"], 390_000, 900_000, "of the one that worked")
+    t.between(expect(t, idle.communicate(), exit_code=0).ended["cpu_usec"], 1, 100_000, "of the one that waited")
+    t.between(expect(t, s.run("true"), exit_code=0).ended["cpu_usec"], 1, 100_000, "of one that came later")
 
 
 EAT = "b = []\nwhile True: b.append(bytearray(b'x' * (4 << 20)))"

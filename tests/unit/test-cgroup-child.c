@@ -79,11 +79,20 @@ static _Noreturn void sleep_on(void)
 		(void) pause();
 }
 
+static void move_to_own(const struct fixture *f, pid_t pid)
+{
+	char text[24];
+
+	(void) snprintf(text, sizeof text, "%d", (int) pid);
+	for (size_t i = 0; i < f->count; i++)
+		assert_int_equal(fd_write_file_at(f->parts[i].group, "cgroup.procs", text), 0);
+}
+
 /* Joins, then leaves as daemons do: sessions of their own, no parent. Writes a byte when all are there. */
 static _Noreturn void leave(const struct cgroup_child *g, int ready)
 {
 	int fds[CGROUP_CHILD_FDS];
-	size_t count = cgroup_child_join_fds(g, fds);
+	size_t count = g != NULL ? cgroup_child_join_fds(g, fds) : 0;
 
 	for (size_t i = 0; i < count; i++)
 		if (write(fds[i], "0", 1) != 1)
@@ -101,7 +110,8 @@ static _Noreturn void leave(const struct cgroup_child *g, int ready)
 	sleep_on();
 }
 
-static pid_t start(const struct cgroup_child *g)
+/* In a group of its own, or (NULL) in the sandbox's. */
+static pid_t start(const struct cgroup_child *g, const struct fixture *f)
 {
 	int ready[2];
 	char byte;
@@ -109,6 +119,8 @@ static pid_t start(const struct cgroup_child *g)
 
 	assert_int_equal(pipe(ready), 0);
 	pid = fork();
+	if (pid == 0 && g == NULL)
+		move_to_own(f, getpid());
 	if (pid == 0)
 		leave(g, ready[1]);
 	assert_true(pid > 0);
@@ -147,7 +159,7 @@ static void all_that_left_is_ended(enum cgroup_version version)
 	assert_int_equal(cgroup_child_make_at(f.parts, f.count, 7, &g), 0);
 	assert_int_equal(cgroup_child_wait_fd(g, &events), -ENOENT);
 	assert_int_equal(cgroup_child_of(getpid()), 0);
-	pid = start(g);
+	pid = start(g, &f);
 	assert_int_equal(cgroup_child_of(pid), 7);
 	cgroup_child_joined(g);
 	assert_true(cgroup_child_wait_fd(g, &events) >= 0);
@@ -183,7 +195,7 @@ static void a_signal_reaches_all_and_cpu_time_is_counted(enum cgroup_version ver
 
 	set_up(&f, version);
 	assert_int_equal(cgroup_child_make_at(f.parts, f.count, 8, &g), 0);
-	pid = start(g);
+	pid = start(g, &f);
 	cgroup_child_joined(g);
 	cpu = cgroup_child_cpu(g);
 	assert_true(cpu != ZW_UNLIMITED && cpu > 0 && cpu < 10 * USEC_PER_SEC);
@@ -207,6 +219,51 @@ static void signals_and_cpu_time_by_v1(void **state)
 	a_signal_reaches_all_and_cpu_time_is_counted(CGROUP_V1);
 }
 
+/* In the sandbox's own group: an agent, and one that becomes many. */
+static void the_own_group_without_the_agent_can_be_ended(enum cgroup_version version)
+{
+	struct cgroup_child *g = NULL, *other = NULL;
+	struct fixture f;
+	pid_t agent, pid;
+	short events;
+	usec_t cpu;
+
+	set_up(&f, version);
+	agent = fork();
+	if (agent == 0)
+		sleep_on();
+	assert_true(agent > 0);
+	move_to_own(&f, agent);
+	assert_int_equal(cgroup_child_own_at(f.parts, f.count, agent, &g), 0);
+	assert_int_equal(cgroup_child_wait_fd(g, &events), -ENOENT);
+	pid = start(NULL, &f);
+	assert_int_equal(cgroup_child_of(pid), 0);
+	assert_true(cgroup_child_wait_fd(g, &events) >= 0);
+	assert_int_equal(cgroup_child_own_at(f.parts, f.count, agent, &other), -EBUSY);
+	cpu = cgroup_child_cpu(g);
+	assert_true(cpu != ZW_UNLIMITED && cpu < 10 * USEC_PER_SEC);
+	assert_int_equal(cgroup_child_kill(g), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	wait_until_empty(g);
+	assert_int_equal(waitpid(agent, NULL, WNOHANG), 0); /* it lives */
+	assert_true(cgroup_child_remove(&g));
+	assert_int_equal(kill(agent, SIGKILL), 0);
+	assert_int_equal(waitpid(agent, NULL, 0), agent);
+	fixture_done(&f);
+}
+
+static void all_but_the_agent_end_with_the_own_v2_group(void **state)
+{
+	(void) state;
+	the_own_group_without_the_agent_can_be_ended(CGROUP_V2);
+}
+
+static void all_but_the_agent_end_with_the_own_v1_groups(void **state)
+{
+	(void) state;
+	the_own_group_without_the_agent_can_be_ended(CGROUP_V1);
+}
+
 static void without_any_group_there_is_none_for_a_process(void **state)
 {
 	struct cgroup_child *g = NULL;
@@ -226,6 +283,8 @@ int main(void)
 	    cmocka_unit_test(daemons_of_a_process_end_with_its_v1_groups),
 	    cmocka_unit_test(signals_and_cpu_time_by_v2),
 	    cmocka_unit_test(signals_and_cpu_time_by_v1),
+	    cmocka_unit_test(all_but_the_agent_end_with_the_own_v2_group),
+	    cmocka_unit_test(all_but_the_agent_end_with_the_own_v1_groups),
 	    cmocka_unit_test(without_any_group_there_is_none_for_a_process),
 	};
 
