@@ -325,6 +325,28 @@ def test_frames_have_html_and_data(t):
     t.contains(a.main["html"], "<table", "html")
 
 
+def test_ipython_is_whole_for_whoever_asks(t):
+    p = python(t, "IPython", native=False)
+    t.equal(p.ok("import sys\n[n for n in ('prompt_toolkit', 'jedi', 'urllib.request', 'logging.config') if n in sys.modules]").text, "[]", "loaded")
+    t.equal(p.ok("import urllib.request, logging.config\nurllib.request.urlopen('data:,x').read(), callable(logging.config.fileConfig)").text, "(b'x', True)", "late")
+    t.equal(p.ok("import IPython\nfrom IPython import embed, version_info\nget_ipython() is IPython.get_ipython(), callable(embed), "
+                 "IPython.__version__ == '.'.join(map(str, version_info[:3]))").text, "(True, True, True)", "the package")
+    t.contains(p.ok("%lsmagic").text, "%%timeit", "magics")
+    t.equal(p.ok("import gc\ngc.isenabled()").text, "True", "collection")
+
+
+def test_a_broken_ipython_is_none(t):
+    home = t.folder("broken")
+    os.mkdir(os.path.join(home, "IPython"))
+    with open(os.path.join(home, "IPython/__init__.py"), "w") as f:
+        f.write("raise ValueError('broken')\n")
+    parts = [{"t": "part", "name": n, "source": source(f"python-{n}.py")} for n in ("shown", "charts", "ipython")]
+    p = Interpreter(t, [find_python(t), "-c", source("boot.py")], [source("python.py"), *parts, {"t": "begin", "language": "python", "driver": "any"}],
+                    env={**os.environ, "PYTHONPATH": home})
+    t.equal(p.ready["driver"], "native", "driver")
+    t.equal(p.ok("import sys, gc\n[n for n in sys.modules if n.startswith('IPython') or sys.modules[n] is None], gc.isenabled()").text, "([], True)", "left")
+
+
 @tap.alone
 def test_the_first_answer_comes_fast(t):
     def over(make, bare):

@@ -1,9 +1,59 @@
-"""Cells by IPython's own shell, without a kernel: same messages, its formatters, magics and tracebacks."""
+"""Cells by IPython's own shell, without a kernel: same messages, its formatters, magics and tracebacks.
+
+What it imports takes most of the time until the first answer, and half of that is for what no cell here has a use for, or hardly one: a terminal,
+completion, a few libraries of single magics. Those come when somebody asks for them.
+"""
+import importlib
+import importlib.util
+import sys
+
+LATE = {"logging.config": ("dictConfig",), "urllib.request": ("Request", "urlopen")}
+
+
+def late_function(module, name):
+    def call(*arguments, **named):
+        return getattr(importlib.import_module(module), name)(*arguments, **named)
+    return call
+
+
+def stand_in(name, functions):
+    module = type(sys)(name)
+    module.driver_stand_in = True
+    for function in functions:
+        setattr(module, function, late_function(name, function))
+    return module
+
+
+def package_without_terminal():
+    """The package as it is before its own first line; that is run when a name is missing."""
+    spec = importlib.util.find_spec("IPython")
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["IPython"] = package
+
+    def the_rest(name):
+        if name.startswith("__") and name != "__version__":
+            raise AttributeError(name)
+        del package.__getattr__
+        spec.loader.exec_module(package)
+        return getattr(package, name)
+    package.__getattr__ = the_rest
+    from IPython.core.getipython import get_ipython
+    package.get_ipython = get_ipython
+
+
+package_without_terminal()
+stand_ins = {name: stand_in(name, functions) for name, functions in LATE.items() if name not in sys.modules}
+stand_ins["jedi"] = None
+sys.modules.update(stand_ins)
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+import IPython.core.completer  # noqa: F401
+import IPython.core.magics  # noqa: F401
 from traitlets import Type
 
+for stand_in_name in stand_ins:
+    del sys.modules[stand_in_name]
 own = driver  # noqa: F821  (given by the loader)
 
 

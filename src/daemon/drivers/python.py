@@ -646,10 +646,18 @@ def find_shell(asked):
     import importlib.machinery
     if importlib.machinery.PathFinder.find_spec("IPython") is None:
         return None
+    import gc
+    before = set(sys.modules)
+    gc.disable()  # nearly all that is made now stays
     try:
         return module("ipython").Shell()
-    except Exception:
-        return None  # a broken installation is none
+    except Exception:  # a broken installation is none
+        for name in set(sys.modules) - before:
+            if sys.modules[name] is None or name.partition(".")[0] == "IPython" or getattr(sys.modules[name], "driver_stand_in", False):
+                del sys.modules[name]
+        return None
+    finally:
+        gc.enable()
 
 
 def live():
