@@ -353,11 +353,11 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 	return p;
 }
 
-/* What is there to stay leaves the sandbox's own group to others. */
+/* The program of file requests stays as long as the sandbox, and is no code of anybody's: it leaves the sandbox's own group to others. */
 static int make_group(struct supervisor *s, const struct request *r, struct session_process *p)
 {
 	struct session *n = s->work;
-	bool taken = r->lasting || r->program;
+	bool taken = r->program;
 
 	for (size_t i = 0; i < n->count; i++)
 		taken = taken || n->processes[i]->resident;
