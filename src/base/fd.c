@@ -185,6 +185,16 @@ int fd_send(int sock, const void *data, size_t size, const int *fds, size_t nfds
 	return (size_t) n == size ? 0 : -EIO;
 }
 
+ssize_t fd_next_size(int sock)
+{
+	ssize_t n;
+
+	do
+		n = recv(sock, NULL, 0, MSG_PEEK | MSG_TRUNC);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
 ssize_t fd_recv(int sock, void *data, size_t size, int *fds, size_t *nfds)
 {
 	union {

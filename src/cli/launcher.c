@@ -251,14 +251,18 @@ static bool launch(struct launcher *l, const json_t *m, int *line)
 /* 1: go on; 0: the daemon has closed the line; -ECHILD: we are a child, and its work is done. */
 static int read_request(struct launcher *l)
 {
-	cleanup_free char *text = xrealloc(NULL, SESSION_MESSAGE_MAX + 1, 1); /* a mapping of its own, given back at once */
+	cleanup_free char *text = NULL;
 	cleanup_fd int line = -EBADF;
+	ssize_t n = fd_next_size(l->line);
 	size_t room = 1;
-	ssize_t n = fd_recv(l->line, text, SESSION_MESSAGE_MAX, &line, &room);
 	const char *type;
 	bool child = false;
 	json_t *m;
 
+	if (n <= 0 || n > SESSION_MESSAGE_MAX)
+		return 0;
+	text = xrealloc(NULL, (size_t) n, 1);
+	n = fd_recv(l->line, text, (size_t) n, &line, &room);
 	if (n <= 0)
 		return 0;
 	m = json_loadb(text, (size_t) n, JSON_REJECT_DUPLICATES, NULL);

@@ -143,12 +143,15 @@ int session_line_receive(struct session_line *l, json_t **ret, int fds[SESSION_F
 		return -EPIPE;
 	if (l->first != NULL)
 		return 0;
-	/* Large enough to be a mapping of its own, which is given back at once. */
-	text = xrealloc(NULL, SESSION_MESSAGE_MAX + 1, 1);
-	*ret_count = SESSION_FDS_MAX;
-	n = fd_recv(l->fd, text, SESSION_MESSAGE_MAX + 1, fds, ret_count);
+	n = fd_next_size(l->fd); /* room for the largest would be a mapping for each message */
 	if (n == -EAGAIN)
 		return 0;
+	if (n <= 0)
+		return -EPIPE;
+	n = n <= SESSION_MESSAGE_MAX ? n : SESSION_MESSAGE_MAX + 1;
+	text = xrealloc(NULL, (size_t) n, 1);
+	*ret_count = SESSION_FDS_MAX;
+	n = fd_recv(l->fd, text, (size_t) n, fds, ret_count);
 	if (n <= 0)
 		return -EPIPE;
 	*ret = n <= SESSION_MESSAGE_MAX ? json_loadb(text, (size_t) n, JSON_REJECT_DUPLICATES, NULL) : NULL;
