@@ -66,7 +66,8 @@ check-mcp: build
 
 bench: deps-bench build
 	@failed=0; bench/run $(BUILD) $(if $(QUICK),--quick) || failed=1; echo; \
-	bench/network $(BUILD) $(if $(QUICK),--quick) || failed=1; exit $$failed
+	bench/network $(BUILD) $(if $(QUICK),--quick) || failed=1; echo; \
+	bench/daemon $(BUILD) $(if $(QUICK),--quick) || failed=1; exit $$failed
 
 install: build
 	@meson configure $(BUILD) -Dprefix=$(prefix)

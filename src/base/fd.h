@@ -47,5 +47,6 @@ int fd_read_all(int fd, size_t max, char **ret, size_t *ret_size);
  * received fds are close-on-exec. *nfds is the room on entry, the number received on return; surplus ones are closed. */
 int fd_send(int sock, const void *data, size_t size, const int *fds, size_t nfds);
 ssize_t fd_recv(int sock, void *data, size_t size, int *fds, size_t *nfds);
-/* Bytes of the message that fd_recv would give; 0: the end, or an empty one. Negative errno. Of a socket that keeps messages apart. */
+/* Bytes of the message that fd_recv would give; 0: the end, or an empty one. Negative errno. Of a socket that keeps messages
+ * apart. */
 ssize_t fd_next_size(int sock);

@@ -353,7 +353,8 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 	return p;
 }
 
-/* The program of file requests stays as long as the sandbox, and is no code of anybody's: it leaves the sandbox's own group to others. */
+/* The program of file requests stays as long as the sandbox, and is no code of anybody's: it leaves the sandbox's own group to
+ * others. */
 static int make_group(struct supervisor *s, const struct request *r, struct session_process *p)
 {
 	struct session *n = s->work;
