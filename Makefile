@@ -23,7 +23,7 @@ setup = test -f $(1)/build.ninja || $(2) meson setup $(1) $(3) > $(1).log || { c
 # Progress for whoever watches, silence for a log.
 ninja = if [ -t 1 ]; then ninja -C $(1); else ninja -C $(1) --quiet; fi
 
-.PHONY: all build build-asan build-clang build-fuzz demo check check-e2b check-mcp bench install deps deps-build deps-demo deps-check deps-bench fuzz tidy format clean
+.PHONY: all build build-clang demo check check-e2b check-mcp bench install deps deps-build deps-demo deps-check deps-bench fuzz tidy format clean
 
 all: build
 
@@ -37,24 +37,16 @@ build: deps-build
 	@$(call setup,$(BUILD),)
 	@$(call ninja,$(BUILD))
 
-# The unit tests once more, watched by the address and undefined-behaviour sanitizers.
-build-asan: deps-check
-	@$(call setup,$(BUILD)-asan,,-Db_sanitize=address$(,)undefined -Dstatic=false)
-	@$(call ninja,$(BUILD)-asan)
-
-# Only compiled: a second compiler has other warnings.
+# By a second compiler, which has other warnings, with the address and undefined-behaviour sanitizers and the fuzz targets: what the
+# unit tests run in once more, and what the fuzzers need.
 build-clang: deps-check
-	@$(call setup,$(BUILD)-clang,CC=clang,-Dstatic=false)
+	@$(call setup,$(BUILD)-clang,CC=clang,-Dfuzz=true -Db_sanitize=address$(,)undefined -Db_lundef=false -Dstatic=false)
 	@$(call ninja,$(BUILD)-clang)
-
-build-fuzz: deps-check
-	@$(call setup,$(BUILD)-fuzz,CC=clang,-Dfuzz=true -Db_sanitize=address$(,)undefined -Db_lundef=false -Dstatic=false)
-	@$(call ninja,$(BUILD)-fuzz)
 
 demo: deps-demo build
 	@examples/data-analysis/demo.sh $(BUILD)/bin/zwinger
 
-check: deps-check build build-asan build-clang build-fuzz
+check: deps-check build build-clang
 	@scripts/run-tests $(BUILD)
 
 # The official SDK of E2B, installed from npm into the build folder, at a daemon of this build. Needs node, npm and, once, a network.
@@ -74,8 +66,8 @@ install: build
 	@$(call ninja,$(BUILD))
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild --quiet
 
-fuzz: build-fuzz
-	@scripts/fuzz $(BUILD)-fuzz $(FUZZ_SECONDS)
+fuzz: build-clang
+	@scripts/fuzz $(BUILD)-clang $(FUZZ_SECONDS)
 
 tidy: build-clang
 	@scripts/tidy $(BUILD)-clang
@@ -84,6 +76,6 @@ format:
 	@scripts/check-format --fix
 
 clean:
-	rm -rf --one-file-system $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-fuzz
+	rm -rf --one-file-system $(BUILD) $(BUILD)-clang
 
 , := ,
