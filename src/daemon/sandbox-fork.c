@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/files-client.h"
+#include "daemon/sandbox-carry.h"
 #include "daemon/sandbox-events.h"
 #include "daemon/sandbox-files.h"
 
@@ -19,8 +20,6 @@ enum {
 	STALLED_SECONDS = 60, /* without a byte: the original was paused, or one side is stuck */
 };
 #define STREAM_BYTES_MAX (UINT64_C(64) << 30) /* hostile code can write for ever what makes no file */
-
-static const char *const roots[] = {".", "/tmp", "/var/tmp", "/dev/shm"};
 
 /* One of the new sandboxes, and one tree after the other on its way there. */
 struct copy {
@@ -131,24 +130,10 @@ static void moves(struct sandbox_fork *f)
 /* What one side said: `packing` the original, else the new one. */
 static void fail_errno(struct sandbox_fork *f, int error, bool packing)
 {
-	char message[200];
+	struct problem p;
 
-	if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-		fail(f, PROBLEM_INSUFFICIENT_STORAGE, "the files do not fit into the new sandbox");
-		return;
-	}
-	if (error == ESHUTDOWN) {
-		fail(f, PROBLEM_UNAVAILABLE,
-		     packing ? "the sandbox, or its program that works on files, has ended" : "the new sandbox has ended");
-		return;
-	}
-	if (packing && (error == E2BIG || error == ENAMETOOLONG)) {
-		fail(f, PROBLEM_CONFLICT, "its folders are nested too deep to be carried");
-		return;
-	}
-	(void) snprintf(message, sizeof message, "its files cannot be %s: %s", packing ? "read" : "written",
-			error < FILES_NOT_REGULAR ? strerror(error) : "they were changed meanwhile");
-	fail(f, error == EACCES || error == EPERM ? PROBLEM_PERMISSION_DENIED : PROBLEM_UNAVAILABLE, message);
+	carry_problem(error, packing, &p);
+	fail(f, p.code, p.message);
 }
 
 static void on_completed(struct sandbox_fork *f)
@@ -166,14 +151,13 @@ static void on_completed(struct sandbox_fork *f)
 		}
 	}
 	for (size_t i = 0; i < count; i++) {
-		made[i]->hidden = false;
-		sandbox_set_timeout(made[i], made[i]->timeout); /* from now on; and writes the record */
+		struct problem p;
+
+		if (carry_show(made[i], &p) == 0)
+			continue;
+		fail(f, p.code, p.message);
+		return;
 	}
-	for (size_t i = 0; i < count; i++)
-		if (made[i]->unkept) {
-			fail(f, PROBLEM_INSUFFICIENT_STORAGE, "the record of a new sandbox cannot be written");
-			return;
-		}
 	f->over = true;
 	release(f, true);
 	done(arg, made, count, NULL);
@@ -298,7 +282,7 @@ static void unpack_end(void *ctx, const struct files_end *end)
 static void ask(struct copy *c, struct sandbox *s, enum files_type type, const struct files_callbacks *callbacks,
 		struct files_call **ret)
 {
-	const char *path = roots[c->root];
+	const char *path = carry_root(c->root);
 	const struct files_ask a = {.type = type, .path = path, .path_size = strlen(path)};
 	struct files_client *client = s != NULL && s->state == SANDBOX_RUNNING ? sandbox_files(s) : NULL;
 	int r = client != NULL ? files_call(client, &a, callbacks, c, ret) : -ESHUTDOWN;
@@ -351,16 +335,17 @@ int sandbox_fork(struct sandbox *s, size_t count, usec_t timeout, sandbox_forked
 {
 	const struct sandbox_wish wish = {.metadata = s->metadata,
 					  .env = s->env,
+					  .extras = s->extras,
 					  .timeout = timeout,
 					  .pause_on_timeout = s->pause_on_timeout,
 					  .hidden = true,
-					  .like = s};
+					  .like = &s->policy};
 	struct sandbox_fork *f = xcalloc(1, sizeof *f);
 	struct event_base *base = s->all->daemon->base;
 
 	*f = (struct sandbox_fork){.all = s->all, .left = count, .done = done, .arg = arg};
 	memcpy(f->id, s->id, sizeof f->id);
-	f->root_count = s->policy.isolation == ISOLATION_PROCESS ? 1 : ARRAY_SIZE(roots);
+	f->root_count = carry_root_count(s->policy.isolation);
 	f->stalled = event_new(base, -1, 0, on_stalled, f);
 	f->failed = event_new(base, -1, 0, on_failed, f);
 	if (f->stalled == NULL || f->failed == NULL) {

@@ -1,12 +1,11 @@
-/* Forks: new sandboxes with the policy, metadata, environment and files of one that runs, which goes on. No process is carried.
+/* Forks: new sandboxes with the policy, metadata, environment and files (sandbox-carry.h) of one that runs, which goes on.
  *
  * The zwinger-files of the original packs a tree into a pipe, that of each new sandbox unpacks it from another; the daemon moves
  * the bytes from pipe to pipe and looks at none of them, so that no descriptor is shared and each side works behind its own
- * walls. What is carried: HOME, /tmp, /var/tmp and /dev/shm (at process level HOME alone), each up to where another file system
- * is mounted; so folders of the host that both see are not copied.
+ * walls.
  *
- * The original is not stopped: what its programs change meanwhile is carried as it was when its turn came, and each fork reads
- * for itself. Who needs one moment lets them pause first. */
+ * The original is not stopped (its zwinger-files, which packs, would be too): what its programs change meanwhile is carried as it
+ * was when its turn came, and each fork reads for itself. Who needs one moment lets them stop writing first. */
 #pragma once
 
 #include <stddef.h>

@@ -488,7 +488,7 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_wish *wish, void 
 
 	if (all->live >= all->daemon->options->max_sandboxes)
 		return fail(p, PROBLEM_BUSY, "there are as many sandboxes as this service allows");
-	r = wish->like != NULL ? sandbox_policy_copy(&wish->like->policy, &policy)
+	r = wish->like != NULL ? sandbox_policy_copy(wish->like, &policy)
 			       : sandbox_policy_make(&all->policies, wish->policy, wish->template, &policy, p);
 	if (r < 0)
 		return r;

@@ -112,7 +112,7 @@ struct sandbox_wish {
 	const char *template, *name;
 	usec_t timeout;
 	bool pause_on_timeout, hidden;
-	const struct sandbox *like; /* its policy, in place of `policy` and `template`; or NULL */
+	const struct sandbox_policy *like; /* a copy of it, in place of `policy` and `template`; or NULL */
 };
 
 /* 0, or -EINVAL with a problem whose `errors` are the caller's. `ready` is called later: the sandbox runs, or has ended with its

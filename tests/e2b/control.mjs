@@ -74,6 +74,22 @@ scenario('pausing at the end of its time, waking by traffic', async t => {
   assert.equal((await s.getInfo()).state, 'running')
 })
 
+scenario('fork', async t => {
+  const s = await sandbox(t, Sandbox, { metadata: { job: '42' }, envs: { MODE: 'test' } })
+  await s.files.write('note', 'kept')
+  const made = await s.fork({ count: 2, timeoutMs: 60000 })
+  for (const f of made) {
+    t.atEnd(() => f.kill())
+    assert.notEqual(f.sandboxId, s.sandboxId)
+    assert.equal(await f.files.read('note'), 'kept')
+    assert.equal((await f.commands.run('echo $MODE')).stdout, 'test\n')
+    assert.deepEqual((await f.getInfo()).metadata, { job: '42' })
+  }
+  await s.kill()
+  await rejects(Sandbox.fork(s.sandboxId), 'SandboxNotFoundError')
+  assert.equal(await made[0].isRunning(), true)
+})
+
 scenario('metrics', async t => {
   const s = await sandbox(t, Sandbox)
   const [m] = await s.getMetrics()

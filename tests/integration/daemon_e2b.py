@@ -253,6 +253,47 @@ def test_metrics_are_numbers_of_now(t):
     e.refused("GET", "/sandboxes/aaaaaaaaaaaaaaaaaaaaaaaa/metrics", 404)
 
 
+# ---- Copies ----------------------------------------------------------------------------------------------------------------
+
+
+def fork(s, **wish):
+    return [Sandbox(s.e, x["sandbox"]) for x in s.ask("POST", "/fork", wish, 201).json]
+
+
+def test_forks_have_files_environment_and_metadata(t):
+    e = serve(t)
+    s = e.create(metadata={"job": "42"}, envVars={"MODE": "test"}, network={"allowPublicTraffic": False})
+    s.shell("echo kept > note; echo too > /tmp/note")
+    made = fork(s, count=2, timeout=77)
+    t.equal(len({s.id, *(f.id for f in made)}), 3, "ids of their own")
+    for f in made:
+        t.equal(f.shell("cat note /tmp/note; echo $MODE $E2B_SANDBOX_ID"), f"kept\ntoo\ntest {f.id}\n", "what is carried")
+        info = f.ask("GET", status=200).json
+        t.equal((info["state"], info["metadata"], info["templateID"]), ("running", {"job": "42"}, "base"), info)
+        t.check(f.token != s.token and f.facts["trafficAccessToken"] not in (None, s.facts["trafficAccessToken"]), "tokens of their own")
+        t.equal(f.port(3000).status, 403, "closed as the original is")
+        f.shell("echo changed > note")
+    t.equal(s.shell("cat note"), "kept\n", "they share nothing")
+    (f,) = fork(s)
+    left = f.e.daemon.ask("GET", f"/v1/sandboxes/{f.id}").json["timeout_seconds"]
+    t.equal(left, 15, "the time where none is asked for")
+
+
+def test_forks_that_cannot_be_had_say_so_each_for_itself(t):
+    e = serve(t, "--max-sandboxes", "3")
+    s = e.create()
+    for wish in ({"count": 0}, {"count": 101}, {"count": "2"}, {"timeout": 0}, {"timeout": 10**9}):
+        e.refused("POST", s.path + "/fork", 400, wish)
+    entries = s.ask("POST", "/fork", {"count": 4}, 201).json
+    t.equal(sorted(next(iter(x)) for x in entries), ["error", "error", "sandbox", "sandbox"], entries)
+    t.equal({x["error"]["code"] for x in entries if "error" in x}, {429}, entries)
+    t.equal(len(ids(e.ask("GET", "/v2/sandboxes"))), 3, "no others")
+    s.ask("POST", "/pause", {}, 204)
+    e.refused("POST", s.path + "/fork", 409)
+    s.ask("DELETE", status=204)
+    e.refused("POST", s.path + "/fork", 404)
+
+
 # ---- Network ---------------------------------------------------------------------------------------------------------------
 
 CEILING = """network:

@@ -40,10 +40,11 @@ void e2b_when_running(struct request *r, struct sandbox *s, bool wake, void (*th
 /* Was it made with autoResume? */
 bool e2b_wakes(const struct sandbox *s);
 
-/* ---- control.c, create.c, list.c ---- */
+/* ---- control.c, create.c, list.c, fork.c ---- */
 
 void e2b_create_add(struct daemon *d);
 void e2b_list_add(struct daemon *d);
+void e2b_fork_add(struct daemon *d);
 /* The sandbox of params[0], running or paused; NULL: there is none, and with e2b_sandbox_of the request is refused. */
 struct sandbox *e2b_find(struct request *r);
 struct sandbox *e2b_sandbox_of(struct request *r);
@@ -107,5 +108,7 @@ bool e2b_has_traffic_token(const struct request *r, const struct sandbox *s);
 void e2b_refuse(struct request *r, unsigned status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* {"sandboxId","message","code":502}: what the edge says of a sandbox that is not there or does not run. Ends the request. */
 void e2b_refuse_gone(struct request *r, const char *sandbox_id);
+/* {"code","message"}, owned by the caller: the problem in one text with what to do next. */
+json_t *e2b_error_to_json(const struct problem *p);
 /* For struct route. */
 void e2b_write_problem(struct request *r, const struct problem *p);

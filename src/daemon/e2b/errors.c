@@ -38,11 +38,21 @@ void e2b_refuse_gone(struct request *r, const char *sandbox_id)
 		     json_pack("{so ss si}", "sandboxId", text_of(id), "message", "The sandbox was not found", "code", 502));
 }
 
-void e2b_write_problem(struct request *r, const struct problem *p)
+json_t *e2b_error_to_json(const struct problem *p)
 {
 	unsigned status = problem_status(p);
+	char message[700];
 
 	if (p->code == PROBLEM_SANDBOX_ENDED)
 		status = 404; /* there, an ended sandbox is none */
-	e2b_refuse(r, status, "%s%s%s", p->message, p->hint != NULL ? "; " : "", p->hint != NULL ? p->hint : "");
+	(void) snprintf(message, sizeof message, "%s%s%s", p->message, p->hint != NULL ? "; " : "",
+			p->hint != NULL ? p->hint : "");
+	return json_pack("{si so}", "code", (int) status, "message", text_of(message));
+}
+
+void e2b_write_problem(struct request *r, const struct problem *p)
+{
+	json_t *error = e2b_error_to_json(p);
+
+	respond_json(r, (unsigned) json_integer_value(json_object_get(error, "code")), error);
 }
