@@ -202,13 +202,19 @@ static int send_controls(struct files_client *c)
 	return 0;
 }
 
+static bool wants_pipe(const struct files_call *call)
+{
+	return call->type == FILES_READ || call->type == FILES_PACK || call->type == FILES_UNPACK ||
+	       (call->type == FILES_WRITE && (call->flags & FILES_WHOLE) == 0);
+}
+
 /* Makes the pipe that the request needs, if any: our end stays with the call, the other one is sent. */
 static int make_pipe(struct files_call *call, int *ret_theirs)
 {
 	bool reads = call->type == FILES_READ || call->type == FILES_PACK;
 	int fds[2], r;
 
-	if (!reads && call->type != FILES_UNPACK && (call->type != FILES_WRITE || (call->flags & FILES_WHOLE) != 0))
+	if (!wants_pipe(call))
 		return 0;
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
@@ -310,7 +316,8 @@ static const char *handle_opened(struct files_call *call, const struct files_dec
 	bool reads = call->type == FILES_READ;
 	int fd;
 
-	if (call->opened || (call->type != FILES_WATCH && call->pipe < 0))
+	/* One that was canceled meanwhile has lost its pipe. */
+	if (call->opened || (call->type != FILES_WATCH && !wants_pipe(call)))
 		return "opened what was not asked for, or twice";
 	if (reads != d->has_entry || (reads && !S_ISREG(d->entry.mode)))
 		return "opened something else than a file";

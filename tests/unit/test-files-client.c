@@ -222,13 +222,15 @@ static void a_program_that_does_nothing_stops_nobody(void **state)
 static void a_canceled_call_may_still_be_answered(void **state)
 {
 	struct peer *p = *state;
+	const struct files_opened opened = {0};
+	struct body b = {0};
 	struct files_call *sent, *waiting;
 	struct files_request q;
 	struct reply r, other;
 	int fd = -EBADF, theirs = -EBADF;
 	uint32_t id;
 
-	begin(&p->rig, (struct files_ask){.type = FILES_READ, .path = "x"}, &r, &sent);
+	begin(&p->rig, (struct files_ask){.type = FILES_PACK, .path = "x"}, &r, &sent);
 	assert_true(next_request(p, &q, &theirs));
 	id = q.id;
 	begin(&p->rig, (struct files_ask){.type = FILES_STAT, .path = "x"}, &other, &waiting);
@@ -241,6 +243,8 @@ static void a_canceled_call_may_still_be_answered(void **state)
 	assert_false(next_request(p, &q, &fd));
 	assert_int_equal(write(theirs, "x", 1), -1); /* nobody reads any more */
 	fd_close(&theirs);
+	add(&b, &opened, sizeof opened);
+	answer(p, FILES_OPENED, id, &b); /* it had not read that yet */
 	answer_done(p, id, ECANCELED, 0, 0);
 	assert_int_equal(p->rig.gone, 0);
 	assert_false(r.ended || other.ended);
