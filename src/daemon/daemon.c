@@ -19,6 +19,7 @@
 #include "daemon/metrics.h"
 #include "daemon/router.h"
 #include "daemon/sandbox.h"
+#include "daemon/snapshots.h"
 #include "daemon/tls-context.h"
 
 enum { CONNECTIONS_MAX = 8192, CONNECTIONS_MIN = 8, JSON_BYTES_MAX = 256 * 1024 * 1024 };
@@ -230,10 +231,13 @@ void daemon_add_routes(struct daemon *d)
 
 static int make_parts(struct start *s, struct zw_error *e)
 {
+	int r;
+
 	daemon_add_routes(s->d);
 	e2b_add(s->d);
 	mcp_http_add(s->d);
-	return sandboxes_start(s->d, e);
+	r = snapshots_start(s->d, e);
+	return r == 0 ? sandboxes_start(s->d, e) : r;
 }
 
 /* For MCP on standard input and output: nobody but its client can ask for anything. */
@@ -357,6 +361,7 @@ static void end(struct daemon *d)
 	if (d->base != NULL)
 		http_server_done(&d->http);
 	d->listeners = http_listeners_free(d->listeners);
+	d->snapshots = snapshots_free(d->snapshots);
 	d->sandboxes = sandboxes_free(d->sandboxes);
 	d->mcp_http = mcp_http_free(d->mcp_http);
 	d->mcp_stdio = mcp_stdio_free(d->mcp_stdio);

@@ -19,6 +19,7 @@ struct router;
 struct idempotency;
 struct key_watch;
 struct sandboxes;
+struct snapshots;
 struct mcp_http;
 struct mcp_stdio;
 
@@ -37,6 +38,7 @@ struct daemon {
 	struct router *router;
 	struct idempotency *idempotency;
 	struct sandboxes *sandboxes;
+	struct snapshots *snapshots;                    /* of `serve` */
 	unsigned char token_key[DAEMON_TOKEN_KEY_SIZE]; /* of the tokens of sandboxes (e2b/tokens.c) */
 	struct mcp_http *mcp_http;                      /* of `serve` */
 	struct mcp_stdio *mcp_stdio;                    /* of `mcp` */

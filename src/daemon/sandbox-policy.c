@@ -95,6 +95,18 @@ static int add_template(const struct sandbox_policies *s, struct policy_stack *s
 	return -ENOENT;
 }
 
+bool sandbox_is_template(const struct sandbox_policies *s, const char *name)
+{
+	cleanup_free char *path = s->folder != NULL && is_template_name(name) ? xasprintf("%s/%s.yaml", s->folder, name) : NULL;
+
+	if (path != NULL && faccessat(AT_FDCWD, path, F_OK, 0) == 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(built_in); i++)
+		if (strcmp(built_in[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 static int by_name(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *) a, *(const char *const *) b);
@@ -213,28 +225,17 @@ static int check_ceiling(const struct policy *ceiling, const struct policy *poli
 	return -EINVAL;
 }
 
-int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, const char *template, struct sandbox_policy *ret,
-			struct problem *p)
+/* What the stack says, if it may be said. */
+static int resolve(const struct sandbox_policies *s, struct policy_stack *stack, const char *template,
+		   struct policy_errors *errors, struct sandbox_policy *ret, struct problem *p)
 {
-	struct policy_stack *stack = policy_stack_new();
-	struct policy_errors errors = {0};
 	struct policy resolved = {0};
-	int r;
+	int r = policy_stack_resolve(stack, &resolved, errors);
 
-	if (json_is_null(policy))
-		policy = NULL;
-	r = add_all(s, stack, policy, template, &errors);
-	if (r == -ENOENT) {
-		p->code = PROBLEM_NOT_FOUND;
-		(void) snprintf(p->message, sizeof p->message, "there is no template %.64s", template);
-	} else {
-		if (r == 0)
-			r = policy_stack_resolve(stack, &resolved, &errors);
-		if (r == 0)
-			r = s->own == NULL ? check_ceiling(&s->ceiling, &resolved, p) : 0;
-		else
-			tell_errors(&errors, p);
-	}
+	if (r == 0)
+		r = s->own == NULL ? check_ceiling(&s->ceiling, &resolved, p) : 0;
+	else
+		tell_errors(errors, p);
 	if (r == 0)
 		*ret = (struct sandbox_policy){
 		    .text = policy_stack_json(stack),
@@ -246,6 +247,45 @@ int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, 
 		    .output_kill = resolved.limits.on_output_limit == OUTPUT_KILL,
 		};
 	policy_done(&resolved);
+	return r;
+}
+
+int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, const char *template, struct sandbox_policy *ret,
+			struct problem *p)
+{
+	struct policy_stack *stack = policy_stack_new();
+	struct policy_errors errors = {0};
+	int r;
+
+	if (json_is_null(policy))
+		policy = NULL;
+	r = add_all(s, stack, policy, template, &errors);
+	if (r == -ENOENT) {
+		p->code = PROBLEM_NOT_FOUND;
+		(void) snprintf(p->message, sizeof p->message, "there is no template %.64s", template);
+	} else if (r == 0) {
+		r = resolve(s, stack, template, &errors, ret, p);
+	} else {
+		tell_errors(&errors, p);
+	}
+	policy_errors_done(&errors);
+	policy_stack_free(stack);
+	return r < 0 ? -EINVAL : 0;
+}
+
+int sandbox_policy_remake(const struct sandbox_policies *s, const char *text, const json_t *policy, const char *template,
+			  struct sandbox_policy *ret, struct problem *p)
+{
+	struct policy_stack *stack = policy_stack_new();
+	struct policy_errors errors = {0};
+	int r = policy_stack_add_text(stack, "policy", text, strlen(text), &errors);
+
+	if (r == 0 && policy != NULL)
+		r = add_policy(stack, policy, &errors);
+	if (r == 0)
+		r = resolve(s, stack, template, &errors, ret, p);
+	else
+		tell_errors(&errors, p);
 	policy_errors_done(&errors);
 	policy_stack_free(stack);
 	return r < 0 ? -EINVAL : 0;

@@ -32,8 +32,13 @@ void sandbox_policies_done(struct sandbox_policies *s);
  * caller's then. */
 int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, const char *template, struct sandbox_policy *ret,
 			struct problem *p);
+/* The same from the text of an older one, which the ceiling may not have been above; `policy` over it, `template` its new name.
+ */
+int sandbox_policy_remake(const struct sandbox_policies *s, const char *text, const json_t *policy, const char *template,
+			  struct sandbox_policy *ret, struct problem *p);
 int sandbox_policy_copy(const struct sandbox_policy *p, struct sandbox_policy *ret); /* 0 */
 void sandbox_policy_done(struct sandbox_policy *p);
 
+bool sandbox_is_template(const struct sandbox_policies *s, const char *name);
 /* The names of all templates, in order. Owned by the caller. */
 json_t *sandbox_templates(const struct sandbox_policies *s);

@@ -20,6 +20,10 @@ static const char *const steps[] = {
     "CREATE TABLE sandboxes (id TEXT PRIMARY KEY, number INTEGER NOT NULL, created INTEGER NOT NULL, expires INTEGER NOT NULL,"
     " ended INTEGER NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL, document TEXT NOT NULL) STRICT;"
     "CREATE INDEX sandboxes_number ON sandboxes (number);",
+    /* 3: snapshots; each has a file, and a number that is never given again. */
+    "CREATE TABLE snapshots (number INTEGER PRIMARY KEY AUTOINCREMENT, file TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"
+    " tag TEXT NOT NULL, named INTEGER NOT NULL, sandbox TEXT NOT NULL, created INTEGER NOT NULL, document TEXT NOT NULL,"
+    " UNIQUE (name, tag)) STRICT;",
 };
 
 int store_errno(const struct store *s)

@@ -90,6 +90,32 @@ scenario('fork', async t => {
   assert.equal(await made[0].isRunning(), true)
 })
 
+scenario('snapshots', async t => {
+  const s = await sandbox(t, Sandbox, { metadata: { job: '42' }, envs: { MODE: 'test' } })
+  await s.files.write('note', 'kept')
+  const named = await s.createSnapshot({ name: 'scenario:v1' }), unnamed = await Sandbox.createSnapshot(s.sandboxId)
+  assert.deepEqual(named, { snapshotId: 'scenario:v1', names: ['scenario:v1'] })
+  assert.deepEqual(unnamed.names, [])
+  await s.files.write('note', 'later')
+  const all = async (pages, found = []) => {
+    while (pages.hasNext) found.push(...(await pages.nextItems()))
+    return found.map(x => x.snapshotId)
+  }
+  assert.deepEqual(await all(s.listSnapshots({ limit: 1 })), [unnamed.snapshotId, named.snapshotId])
+  assert.deepEqual(await all(Sandbox.listSnapshots({ name: 'scenario' })), [named.snapshotId])
+  await s.kill()
+  for (const { snapshotId } of [named, unnamed]) {
+    const f = await sandbox(t, Sandbox, snapshotId, { envs: { MORE: 'm' } })
+    assert.equal(await f.files.read('note'), 'kept')
+    assert.equal((await f.commands.run('echo $MODE $MORE')).stdout, 'test m\n')
+    assert.deepEqual((await f.getInfo()).metadata, { job: '42' })
+    assert.equal(await Sandbox.deleteSnapshot(snapshotId), true)
+    assert.equal(await Sandbox.deleteSnapshot(snapshotId), false)
+    await rejects(Sandbox.create(snapshotId), 'SandboxError', /404/)
+  }
+  await rejects(Sandbox.createSnapshot(s.sandboxId), 'SandboxNotFoundError')
+})
+
 scenario('metrics', async t => {
   const s = await sandbox(t, Sandbox)
   const [m] = await s.getMetrics()

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 import urllib.parse
@@ -18,14 +19,22 @@ from daemon import Answer, Daemon, read_until_closed, wait_for  # noqa: E402
 LOOSE = "enforcement: best-effort\n"  # this machine may not hold every limit for the caller
 
 
-def serve(t, *flags, ceiling=""):
+def serve(t, *flags, ceiling="", state=None):
     folder = t.tmp("templates")
     os.mkdir(folder, 0o755)
     for name in ("base", "code-interpreter-v1", "other"):
         with open(os.path.join(folder, name + ".yaml"), "w", encoding="utf-8") as f:
             f.write("version: 1\n" + LOOSE)
     path = t.file("version: 1\n" + LOOSE + ceiling, "ceiling.yaml")
-    return E2B(Daemon(t, "--ceiling", path, "--templates", folder, *flags))
+    return E2B(Daemon(t, "--ceiling", path, "--templates", folder, *flags, state=state))
+
+
+def again(t, e, ceiling=""):
+    """The same state, after a restart."""
+    path = t.file("version: 1\n" + LOOSE + ceiling, "ceiling.yaml")
+    d = Daemon(t, "--ceiling", path, *e.daemon.flags[2:], state=e.daemon.state)
+    d.key = e.daemon.key
+    return E2B(d)
 
 
 class E2B:
@@ -292,6 +301,155 @@ def test_forks_that_cannot_be_had_say_so_each_for_itself(t):
     e.refused("POST", s.path + "/fork", 409)
     s.ask("DELETE", status=204)
     e.refused("POST", s.path + "/fork", 404)
+
+
+def snapshot(s, **wish):
+    return s.ask("POST", "/snapshots", wish, 201).json
+
+
+def quoted(snapshot_id):
+    return "/templates/" + urllib.parse.quote(snapshot_id, safe="")
+
+
+def kept(e):
+    return sorted(os.listdir(os.path.join(e.daemon.state, "snapshots")))
+
+
+def test_a_snapshot_outlives_its_sandbox_and_the_daemon(t):
+    e = serve(t)
+    s = e.create(metadata={"job": "42", "a": "b"}, envVars={"MODE": "test", "X": "1"}, network={"allowPublicTraffic": False})
+    s.shell("echo one > note; ln note same; echo two > /tmp/note; mkfifo fifo; truncate -s 1G sparse; head -c 3000000 /dev/urandom > big; sha256sum big > sum")
+    made = snapshot(s, name="team/snap:v1")
+    t.equal(made, {"snapshotID": "snap:v1", "names": ["snap:v1"]}, made)
+    s.shell("echo later > note")
+    t.equal(s.alive(), 204, "the original goes on")
+    s.ask("DELETE", status=204)
+    (file,) = kept(e)
+    st = os.stat(os.path.join(e.daemon.state, "snapshots", file))
+    t.check(st.st_mode == 0o100600 and 3000000 < st.st_size < 4000000, (oct(st.st_mode), st.st_size))
+    t.equal(e.daemon.end(), 0, "exit status")
+    e = again(t, e)
+    f = e.create(templateID="snap:v1", metadata={"a": "c"}, envVars={"X": "2"})
+    t.equal(f.shell("cat note same /tmp/note; stat -c %h note; test -p fifo && sha256sum -c sum; stat -c '%s %b' sparse; echo $MODE $X $E2B_SANDBOX_ID $E2B_TEMPLATE_ID"),
+            f"one\none\ntwo\n2\nbig: OK\n1073741824 0\ntest 2 {f.id} snap:v1\n", "what is carried")
+    info = f.ask("GET", status=200).json
+    t.equal((info["metadata"], info["templateID"]), ({"job": "42", "a": "c"}, "snap:v1"), info)
+    t.equal(f.port(3000).status, 403, "closed as the original was")
+    t.equal(e.ask("DELETE", quoted("snap:v1"), status=204).body, b"", "no body")
+    t.equal(kept(e), [], "no file is left")
+    e.refused("DELETE", quoted("snap:v1"), 404)
+    e.refused("POST", "/v2/sandboxes", 404, {"templateID": "snap:v1"})
+    t.equal(f.shell("cat note"), "one\n", "what was made from it stays")
+
+
+def test_snapshots_are_listed_by_sandbox_and_name_in_pages(t):
+    e = serve(t)
+    a, b = e.create(), e.create()
+    unnamed = snapshot(a)
+    t.check(unnamed["snapshotID"].endswith(":default") and unnamed["names"] == [], unnamed)
+    for s, name in ((a, "x"), (a, "x:v2"), (b, "y")):
+        snapshot(s, name=name)
+
+    def ask(query=""):
+        r = e.ask("GET", "/snapshots" + query, status=200)
+        return [x["snapshotID"] for x in r.json], r.headers.get("x-next-token")
+
+    everything = ["y:default", "x:v2", "x:default", unnamed["snapshotID"]]
+    t.equal(ask(), (everything, None), "newest first")
+    t.equal(ask(f"?sandboxID={a.id}")[0], everything[1:], "of one sandbox")
+    t.equal([ask("?name=" + n)[0] for n in ("x", "x%3Av2", "team%2Fx%3Adefault", "z", "%20")], [everything[1:3], ["x:v2"], ["x:default"], [], []], "by name")
+    first, token = ask("?limit=3")
+    second, end = ask(f"?limit=3&nextToken={token}")
+    t.equal((first + second, end), (everything, None), "pages")
+    for query in ("?limit=0", "?limit=101", "?nextToken=x"):
+        e.refused("GET", "/snapshots" + query, 400)
+    a.shell("echo newer > note")
+    snapshot(a, name="x")
+    t.equal(ask()[0], ["x:default", "y:default", "x:v2", unnamed["snapshotID"]], "a name that is taken changes hands")
+    t.equal(len(kept(e)), 4, "the older one's file is gone")
+    t.equal(e.create(templateID="x").shell("cat note"), "newer\n", "and leads to the newer")
+    e.create(templateID=unnamed["snapshotID"])
+    for wish in ({"name": "a b"}, {"name": ""}, {"name": "x:"}, {"name": "../x y"}, {"name": 5}, {"name": "n" * 65}):
+        e.refused("POST", a.path + "/snapshots", 400, wish)
+    e.refused("POST", a.path + "/snapshots", 409, {"name": "base"})
+    e.refused("DELETE", "/templates/base", 501)
+    e.refused("DELETE", "/templates/none", 404)
+    a.ask("POST", "/pause", {}, 204)
+    e.refused("POST", a.path + "/snapshots", 409)
+    a.ask("DELETE", status=204)
+    e.refused("POST", a.path + "/snapshots", 404)
+
+
+def test_a_snapshot_is_held_against_the_ceiling_of_the_day(t):
+    e = serve(t, ceiling="limits: {memory: 1G}\n")
+    r = e.daemon.ask("POST", "/v1/sandboxes", {"policy": {"version": 1, "enforcement": "best-effort", "limits": {"memory": "900M"}}})
+    t.equal(r.status, 201, r.body)
+    e.ask("POST", f"/sandboxes/{r.json['id']}/snapshots", {"name": "big"}, 201)
+    t.equal(e.create(templateID="big").ask("GET", status=200).json["memoryMB"], 900, "its policy is carried")
+    t.equal(e.daemon.end(), 0, "exit status")
+    e = again(t, e, ceiling="limits: {memory: 600M}\n")
+    t.check("memory" in e.refused("POST", "/v2/sandboxes", 403, {"templateID": "big"}), "the point is named")
+    t.equal(ids(e.ask("GET", "/v2/sandboxes", status=200)), [], "nothing is left")
+
+
+def test_a_snapshot_that_is_cut_off_leaves_nothing(t):
+    e = serve(t)
+    s = e.create()
+    s.shell("for i in 1 2 3 4; do head -c 25000000 /dev/zero | tr '\\0' x > f$i; done")
+    c = e.daemon.connection(timeout=30)
+    c.request("POST", s.path + "/snapshots", "{}", {"X-API-KEY": e.key, "Content-Type": "application/json"})
+    t.until(lambda: kept(e), 20, "its file is begun")
+    c.close()
+    t.until(lambda: not kept(e), 20, "the file is gone when the client is")
+    t.equal(e.ask("GET", "/snapshots", status=200).json, [], "nor is there a row")
+    c = e.daemon.connection(timeout=30)
+    c.request("POST", s.path + "/snapshots", "{}", {"X-API-KEY": e.key, "Content-Type": "application/json"})
+    t.until(lambda: kept(e), 20, "its file is begun")
+    e.daemon.process.kill()
+    e.daemon.process.wait()
+    c.close()
+    with open(os.path.join(e.daemon.state, "snapshots", "stray"), "w"):
+        pass
+    e = again(t, e)
+    t.equal((kept(e), e.ask("GET", "/snapshots", status=200).json), ([], []), "nothing after a kill of the daemon")
+
+
+def test_a_snapshot_whose_file_was_changed_makes_no_sandbox(t):
+    e = serve(t)
+    s = e.create()
+    s.shell("head -c 300000 /dev/urandom > big")
+    for name in "abc":
+        snapshot(s, name=name)
+    where = os.path.join(e.daemon.state, "snapshots")
+    order = sorted(kept(e), key=lambda name: os.stat(os.path.join(where, name)).st_mtime_ns)
+    with open(os.path.join(where, order[0]), "r+b") as f:
+        f.write(os.urandom(1000))
+    with open(os.path.join(where, order[1]), "r+b") as f:
+        f.truncate(100000)
+    os.unlink(os.path.join(where, order[2]))
+    for name in "abc":
+        e.refused("POST", "/v2/sandboxes", 503, {"templateID": name})
+    t.equal(ids(e.ask("GET", "/v2/sandboxes", status=200)), [s.id], "nothing else is left")
+    t.check(wait_for(lambda: e.daemon.ask("GET", "/v1/info").json["running"] == 1, 20), "also none that is hidden")
+    t.equal(e.daemon.end(), 0, "exit status")
+    e = again(t, e)
+    t.equal([x["snapshotID"] for x in e.ask("GET", "/snapshots", status=200).json], ["b:default", "a:default"], "one without a file is none")
+
+
+@tap.as_root
+def test_a_full_disk_refuses_a_snapshot_and_keeps_serving(t):
+    place = t.folder("disk")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100M,mode=0700", "tmpfs", place], check=True)
+    t.at_end(lambda: subprocess.run(["umount", place], check=True))
+    e = serve(t, state=os.path.join(place, "state"))
+    s = e.create()
+    s.shell("head -c 1000000 /dev/zero > f")
+    snapshot(s, name="small")
+    s.shell("head -c 60000000 /dev/zero > f")
+    t.check("no room" in e.refused("POST", s.path + "/snapshots", 507, {"name": "small"}), "why")
+    t.equal(len(kept(e)), 1, "what was there stays, and nothing else")
+    t.equal(e.create(templateID="small").shell("stat -c %s f"), "1000000\n", "and is good")
+    t.equal(e.daemon.end(), 0, "exit status")
 
 
 # ---- Network ---------------------------------------------------------------------------------------------------------------

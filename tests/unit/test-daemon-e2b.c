@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "daemon/e2b/e2b.h"
 #include "daemon/e2b/multipart.h"
+#include "daemon/snapshots.h"
 
 #define TYPE "multipart/form-data; boundary=b1"
 #define HEAD(name, filename) "Content-Disposition: form-data; name=\"" name "\"; filename=\"" filename "\"\r\n\r\n"
@@ -150,12 +151,41 @@ static void paths_are_below_home_or_absolute(void **state)
 	assert_null(e2b_path(NULL));
 }
 
+static void snapshots_are_called_by_name_and_tag(void **state)
+{
+	static const char *const rows[][3] = {{"a", "a", "default"},           {"a:b", "a", "b"},     {"team/a", "a", "default"},
+					      {"t/u/a.B_-1:c", "a.B_-1", "c"}, {"..:..", "..", ".."}, {"a/b:c", "b", "c"}},
+				 *const bad[] = {"",     ":",   "a:",   ":a",   "a:b:c",  "a b", "a:b c", "a/",
+						 "a/:b", "a\n", "a:\n", "\xff", "a:\xff", "%41", "a:*",   "\xc3\xbc"};
+	char longest[2 * SNAPSHOT_NAME_SIZE];
+	struct snapshot_key key;
+	bool tagged;
+
+	(void) state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_true(e2b_snapshot_key(rows[i][0], &key, &tagged));
+		assert_string_equal(key.name, rows[i][1]);
+		assert_string_equal(key.tag, rows[i][2]);
+		assert_int_equal(tagged, strchr(rows[i][0], ':') != NULL);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_false(e2b_snapshot_key(bad[i], &key, &tagged));
+	memset(longest, 'n', sizeof longest);
+	longest[SNAPSHOT_NAME_SIZE - 1] = '\0';
+	assert_true(e2b_snapshot_key(longest, &key, &tagged));
+	longest[SNAPSHOT_NAME_SIZE - 1] = 'n';
+	longest[SNAPSHOT_NAME_SIZE] = '\0';
+	assert_false(e2b_snapshot_key(longest, &key, &tagged));
+	longest[1] = ':';
+	assert_true(e2b_snapshot_key(longest, &key, &tagged) == (strlen(longest + 2) < SNAPSHOT_NAME_SIZE));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(forms_are_read_however_they_come_in), cmocka_unit_test(names_of_files_are_unquoted),
 	    cmocka_unit_test(what_is_no_form_is_refused),          cmocka_unit_test(metadata_is_decoded_twice_behind_the_query),
-	    cmocka_unit_test(paths_are_below_home_or_absolute),
+	    cmocka_unit_test(paths_are_below_home_or_absolute),    cmocka_unit_test(snapshots_are_called_by_name_and_tag),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

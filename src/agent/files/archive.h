@@ -1,6 +1,6 @@
 /* What PACK writes and UNPACK reads: records, each a header, a path below the packed folder, and for some a text or data. It
- * passes from one sandbox to another of the same machine and is never kept longer than they are: integers have the byte order of
- * the machine.
+ * passes from one sandbox to another of the same machine, at once or from a snapshot, which keeps the version of this form with
+ * it: integers have the byte order of the machine.
  *
  * A folder comes before what lies in it, and FOLDER_END after that, since its time changes with every entry. A file's DATA follow
  * it in the order of their offsets; what no DATA says is a hole. Nothing in it is trusted: whoever unpacks does it behind the
@@ -19,6 +19,9 @@ enum archive_type {
 	ARCHIVE_FIFO,
 	ARCHIVE_END, /* the last record */
 };
+
+/* Another one for each change of what is below. */
+enum { ARCHIVE_VERSION = 1 };
 
 enum { ARCHIVE_DATA_MAX = 65536, ARCHIVE_MODE = 01777 /* no set-id: it does nothing inside */ };
 

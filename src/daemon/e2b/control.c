@@ -265,9 +265,6 @@ static const struct route absent[] = {
     NOT_OFFERED("GET", "/secrets/{id}"),
     NOT_OFFERED("POST", "/secrets/{id}"),
     NOT_OFFERED("DELETE", "/secrets/{id}"),
-    NOT_OFFERED("POST", S "/snapshots"),
-    NOT_OFFERED("GET", "/snapshots"),
-    NOT_OFFERED("DELETE", "/templates/{id}"),
 };
 
 void e2b_add(struct daemon *d)
@@ -276,6 +273,7 @@ void e2b_add(struct daemon *d)
 	e2b_create_add(d);
 	e2b_list_add(d);
 	e2b_fork_add(d);
+	e2b_snapshots_add(d);
 	router_add(d->router, routes, ARRAY_SIZE(routes));
 	router_add(d->router, absent, ARRAY_SIZE(absent));
 }

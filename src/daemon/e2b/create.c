@@ -6,9 +6,10 @@
 #include "daemon/daemon.h"
 #include "daemon/e2b/e2b.h"
 #include "daemon/sandbox.h"
+#include "daemon/snapshots.h"
 #include "egress/head.h"
 
-enum { TEXTS_MAX_BYTES = 64 * 1024, TEMPLATE_SIZE = 128, TIMEOUT_SECONDS = 300, OLD_TIMEOUT_SECONDS = 15 };
+enum { TEXTS_MAX_BYTES = 64 * 1024, TEMPLATE_SIZE = 256, TIMEOUT_SECONDS = 300, OLD_TIMEOUT_SECONDS = 15 };
 
 /* ---- What a sandbox is to these clients. ---- */
 
@@ -102,19 +103,20 @@ static bool check_features(struct request *r)
 	return true;
 }
 
-/* "base", "base:tag", "namespace/base" */
-static bool read_template(struct request *r, char ret[TEMPLATE_SIZE])
+/* "base", "base:tag", "namespace/base"; what is no template may be a snapshot. */
+static bool read_template(struct request *r, struct snapshot_key *ret)
 {
-	const char *text = json_in_text(r->json, "templateID"), *slash;
+	const char *text = json_in_text(r->json, "templateID");
+	bool tagged;
 
 	if (text == NULL || text[0] == '\0' || strlen(text) >= TEMPLATE_SIZE) {
 		e2b_refuse(r, 400, "templateID: expected the name of a template");
 		return false;
 	}
-	slash = strrchr(text, '/');
-	text = slash != NULL ? slash + 1 : text;
-	(void) snprintf(ret, TEMPLATE_SIZE, "%.*s", (int) strcspn(text, ":"), text);
-	return true;
+	if (e2b_snapshot_key(text, ret, &tagged))
+		return true;
+	e2b_refuse(r, 404, "there is no template %.64s", text);
+	return false;
 }
 
 static void set_if_there(json_t *into, const json_t *from, const char *name)
@@ -186,18 +188,18 @@ static void created(void *arg, struct sandbox *s)
 static void create(struct request *r, usec_t default_timeout)
 {
 	struct sandbox_wish wish = {.pause_on_timeout = json_is_true(json_object_get(r->json, "autoPause"))};
-	char template[TEMPLATE_SIZE];
+	struct snapshot_key template;
 	struct e2b_refusal refusal;
 	struct problem problem = {0};
 	struct sandbox *s;
 	json_t *policy, *extras;
 	bool own;
 
-	if (!read_template(r, template) || !e2b_read_timeout(r, 1, default_timeout, &wish.timeout) ||
+	if (!read_template(r, &template) || !e2b_read_timeout(r, 1, default_timeout, &wish.timeout) ||
 	    !read_texts(r, "metadata", &wish.metadata) || !read_texts(r, "envVars", &wish.env) || !check_features(r) ||
 	    !check_network(r))
 		return;
-	own = strcmp(template, "base") == 0 || strcmp(template, "code-interpreter-v1") == 0;
+	own = strcmp(template.name, "base") == 0 || strcmp(template.name, "code-interpreter-v1") == 0;
 	if (!e2b_network_policy(r->daemon, json_object_get(r->json, "allow_internet_access"), json_object_get(r->json, "network"),
 				own, &policy, &refusal)) {
 		e2b_refuse(r, refusal.status, "%s", refusal.message);
@@ -206,8 +208,10 @@ static void create(struct request *r, usec_t default_timeout)
 	extras = extras_of(r);
 	wish.policy = policy;
 	wish.extras = extras;
-	wish.template = template;
-	if (sandbox_create(r->daemon->sandboxes, &wish, created, r, &s, &problem) < 0) {
+	wish.template = template.name;
+	if (!sandbox_is_template(&r->daemon->sandboxes->policies, template.name)) {
+		e2b_create_from_snapshot(r, &template, &wish);
+	} else if (sandbox_create(r->daemon->sandboxes, &wish, created, r, &s, &problem) < 0) {
 		refuse_with(r, &problem);
 		json_decref(problem.errors);
 	} else {

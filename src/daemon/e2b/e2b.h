@@ -66,6 +66,16 @@ struct e2b_refusal {
 bool e2b_network_policy(const struct daemon *d, const json_t *allow_internet_access, const json_t *network, bool own,
 			json_t **ret_policy, struct e2b_refusal *ret);
 
+/* ---- snapshots.c ---- */
+
+struct sandbox_wish;
+struct snapshot_key;
+void e2b_snapshots_add(struct daemon *d);
+/* "name", "name:tag", "team/name:tag"; without a tag it is "default". False: no snapshot can be called that. */
+bool e2b_snapshot_key(const char *text, struct snapshot_key *ret, bool *ret_tagged);
+/* A sandbox from a snapshot: what `wish` says over what that has, its `policy` that of the network or NULL. Ends the request. */
+void e2b_create_from_snapshot(struct request *r, const struct snapshot_key *key, const struct sandbox_wish *wish);
+
 /* ---- metadata.c ---- */
 
 /* The filter of a list, once decoded as a query: "k=v&k2=v2" with each side encoded twice. {"k": "v"} owned by the caller, NULL
