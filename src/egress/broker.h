@@ -37,11 +37,12 @@ enum {
 struct broker {
 	struct event_base *base;
 	struct network *network;
-	const char *id;            /* of the run, "zw-..."; NULL: not known */
-	struct control *control;   /* to the supervisor */
-	struct names *names;       /* name <-> address of 198.18/16 */
-	struct resolver *resolver; /* upstream DNS */
-	struct stub *stub;         /* of the look-ups inside; made with the first of them (stub.h), ended by stub_free */
+	struct narrowing *narrowing; /* NULL: all the rules hold (narrow.h) */
+	const char *id;              /* of the run, "zw-..."; NULL: not known */
+	struct control *control;     /* to the supervisor */
+	struct names *names;         /* name <-> address of 198.18/16 */
+	struct resolver *resolver;   /* upstream DNS */
+	struct stub *stub;           /* of the look-ups inside; made with the first of them (stub.h), ended by stub_free */
 	struct quota *quota;
 	struct secrets *secrets;
 	struct tls *tls;             /* NULL when no rule is https */
@@ -88,6 +89,9 @@ struct flow {
 	size_t request_count;          /* of all; the newest FLOW_REQUESTS_MAX are kept */
 	const char *published; /* the label of the published port that a peer outside connected to (the target is the peer's
 				  address and the port inside); NULL: the sandbox made the connection */
+	/* Whoever holds the flow: ends the connection with a reset, and so the flow, with `error` as it is. NULL: nobody yet. */
+	void (*cut)(void *owner);
+	void *owner;
 	LIST_ENTRY(flow) link;
 };
 

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "egress/control-line.h"
 #include "egress/listen.h"
+#include "egress/narrow.h"
 #include "egress/publish.h"
 #include "egress/secrets.h"
 
@@ -150,6 +151,13 @@ static int on_secret(struct control *c, struct incoming *m)
 	return r;
 }
 
+static int on_narrow(struct control *c, struct incoming *m)
+{
+	const json_t *entries = json_object_get(m->object, "entries");
+
+	return entries != NULL ? narrow_set(c->broker, entries) : -EPROTO;
+}
+
 static int on_inbound(struct control *c, struct incoming *m)
 {
 	json_int_t id = json_integer_value(json_object_get(m->object, "id"));
@@ -190,7 +198,7 @@ static const struct {
 	const char *name;
 	int (*handle)(struct control *c, struct incoming *m);
 } kinds[] = {
-    {"listeners", on_listeners}, {"publish", on_publish}, {"secret", on_secret},
+    {"listeners", on_listeners}, {"publish", on_publish}, {"secret", on_secret}, {"narrow", on_narrow},
     {"inbound", on_inbound},     {"sync", on_sync},       {"end", on_end},
 };
 

@@ -7,7 +7,9 @@
  *     listeners  {"listeners": [{"address": "198.18.1.0" | "0.0.0.0" | "::", "port": 443, "udp": false}, ...]} with one fd each,
  * at most 64 a message; after the config, before or after ready publish    {"entries": [{"port": 8080, "label":
  * "127.0.0.1:9000"}, ...]} with one listening socket of the host each secret     {"name": ..., "value": ... | null}: null
- * revokes; again with another value: replaces inbound    {"id": N} with fd: a connection to the port inside; {"id": N, "error":
+ * revokes; again with another value: replaces narrow     {"entries": [name, "*.name", address or range...] | null}: what is left
+ * of the rules from now on; null: all (narrow.h) inbound    {"id": N} with fd: a connection to the port inside; {"id": N,
+ * "error":
  * "..."}: there is none sync       {"id": N}: answer when all that has happened until now is told, connections that close
  * included; one that stays open is waited for no longer than a tenth of a second end        close everything, report, say bye,
  * exit broker -> supervisor ready      confined and serving;

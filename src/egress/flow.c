@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "egress/broker.h"
 #include "egress/control.h"
+#include "egress/narrow.h"
 #include "egress/quota.h"
 
 enum { WHY_SIZE = 400, PORTS_SHOWN = 8, FLOW_PATH_MAX = 1024 };
@@ -17,13 +18,6 @@ enum { WHY_SIZE = 400, PORTS_SHOWN = 8, FLOW_PATH_MAX = 1024 };
 static const char *target_host(const struct target *t, char buf[NET_ADDRESS_TEXT])
 {
 	return t->name[0] != '\0' ? t->name : network_address_text(&t->address, buf);
-}
-
-static size_t rules_for(const struct network *n, const struct target *t, bool udp, size_t *ret, size_t room)
-{
-	if (t->name[0] != '\0')
-		return network_rules_for_name(n, t->name, t->port, udp, ret, room);
-	return network_rules_for_address(n, &t->address, t->port, udp, ret, room);
 }
 
 /* The rule that would allow it at another port, -1: none. */
@@ -79,7 +73,7 @@ static void add_hint(struct buf *text, const struct network_rule *rule, const st
 static void refuse(struct broker *b, const struct target *t, bool udp)
 {
 	cleanup_buf struct buf why = buf_new(WHY_SIZE);
-	char host[NET_ADDRESS_TEXT];
+	char host[NET_ADDRESS_TEXT], narrowed[NARROW_WHY_SIZE];
 	int nearest = nearest_rule(b->network, t);
 	struct refusal r = {.kind = "network", .host = target_host(t, host), .port = t->port, .rule = nearest};
 	const char *open = strchr(r.host, ':') != NULL ? "[" : "", *close = open[0] != '\0' ? "]" : "";
@@ -87,7 +81,7 @@ static void refuse(struct broker *b, const struct target *t, bool udp)
 	(void) buf_addf(&why, "%s%s%s:%u is not in network.allow", open, r.host, close, t->port);
 	if (nearest >= 0)
 		add_hint(&why, &b->network->rules[nearest], t, udp);
-	r.why = why.data;
+	r.why = narrow_why(b, t, udp, narrowed, sizeof narrowed) ? narrowed : why.data;
 	control_refusal(b->control, &r);
 }
 
@@ -107,7 +101,7 @@ static struct flow *flow_new(struct broker *b, const struct target *t)
 struct flow *flow_open(struct broker *b, const struct target *t, bool udp)
 {
 	size_t rules[FLOW_RULES_MAX];
-	size_t count = rules_for(b->network, t, udp, rules, FLOW_RULES_MAX);
+	size_t count = narrow_rules(b, t, udp, rules, FLOW_RULES_MAX);
 	struct flow *f;
 
 	if (count == 0) {

@@ -81,6 +81,8 @@ struct session {
 
 /* Breaks everything off: both sides see a reset. The first `error` of a flow stays. */
 void session_abort(struct session *s, const char *error);
+/* Its flow is a new one: it can be cut. */
+void session_hold(struct session *s);
 void session_enter(struct session *s, enum http_state state);
 /* Answers and closes, or if `keep` goes on when the body of the request has been thrown away. */
 void session_answer(struct session *s, unsigned status, bool keep, const char *line);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "egress/control.h"
 #include "egress/http-internal.h"
+#include "egress/narrow.h"
 #include "egress/quota.h"
 #include "egress/secrets.h"
 
@@ -110,19 +111,20 @@ static void deny_for(struct session *s, const struct judged *j, unsigned status,
 static bool switch_flow(struct session *s, const struct judged *j, const struct target *t)
 {
 	char why[ANSWER_LINE], line[ANSWER_LINE];
-	size_t rules = t->name[0] != '\0' ? network_rules_for_name(s->broker->network, t->name, t->port, false, NULL, 0)
-					  : network_rules_for_address(s->broker->network, &t->address, t->port, false, NULL, 0);
+	size_t rules = narrow_rules(s->broker, t, false, NULL, 0);
 
 	session_drop_origin(s, false);
 	if (s->f != NULL)
 		flow_close(s->f);
 	s->f = flow_open(s->broker, t, false);
-	if (s->f != NULL)
+	if (s->f != NULL) {
+		session_hold(s);
 		return true;
-	if (rules == 0)
-		answer_denied_target(s->broker->network, t, why);
-	else
+	}
+	if (rules > 0)
 		(void) snprintf(why, sizeof why, "a limit of network.limits is used up");
+	else if (!narrow_why(s->broker, t, false, why, sizeof why))
+		answer_denied_target(s->broker->network, t, why);
 	answer_how_to_ask(why, line);
 	refuse(s, j, rules == 0 ? 403 : 429, line);
 	return false;

@@ -460,6 +460,18 @@ void session_connect(struct session *s)
 		s->dial = dial_start(s->f, false, dialled, s);
 }
 
+static void cut(void *owner)
+{
+	session_abort(owner, NULL);
+	session_step(owner);
+}
+
+void session_hold(struct session *s)
+{
+	s->f->cut = cut;
+	s->f->owner = s;
+}
+
 static void session_start(struct broker *b, struct flow *f, int fd)
 {
 	struct session *s = xcalloc(1, sizeof *s);
@@ -474,6 +486,8 @@ static void session_start(struct broker *b, struct flow *f, int fd)
 	s->client.bev = tls ? tls_accept(b->tls, fd, target_host(&f->target, false, host)) : side_plain(s->broker->base, fd);
 	if (s->proxied)
 		connections_count(b, 1);
+	else
+		session_hold(s);
 	if (s->client.bev == NULL) {
 		session_abort(s, "TLS could not be begun");
 		session_free(s);

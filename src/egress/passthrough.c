@@ -22,7 +22,8 @@ struct passthrough {
 	struct flow *flow;
 	int fd;
 	struct event *readable, *patience;
-	struct buf hello; /* all that was read, at most CLIENTHELLO_SIZE_MAX */
+	struct dial *dial; /* NULL: not yet */
+	struct buf hello;  /* all that was read, at most CLIENTHELLO_SIZE_MAX */
 };
 
 static void stop_reading(struct passthrough *p)
@@ -106,7 +107,7 @@ static void consider(struct passthrough *p)
 		return;
 	}
 	stop_reading(p);
-	(void) dial_start(p->flow, false, dialled, p); /* always ends in dialled() */
+	p->dial = dial_start(p->flow, false, dialled, p);
 }
 
 static void readable(evutil_socket_t fd, short what, void *ctx)
@@ -133,12 +134,23 @@ static void patience_over(evutil_socket_t fd, short what, void *ctx)
 	give_up(ctx, "the client sent no whole ClientHello within 10 s");
 }
 
+static void cut(void *owner)
+{
+	struct passthrough *p = owner;
+
+	if (p->dial != NULL)
+		dial_cancel(p->dial);
+	break_off(p);
+}
+
 void passthrough_start(struct flow *f, int fd)
 {
 	const struct timeval patience = {.tv_sec = HELLO_SECONDS};
 	struct passthrough *p = xcalloc(1, sizeof *p);
 
 	*p = (struct passthrough){.flow = f, .fd = fd, .hello = buf_new(CLIENTHELLO_SIZE_MAX)};
+	f->cut = cut;
+	f->owner = p;
 	p->readable = event_new(f->broker->base, fd, EV_READ | EV_PERSIST, readable, p);
 	p->patience = evtimer_new(f->broker->base, patience_over, p);
 	if (p->readable == NULL || p->patience == NULL || event_add(p->readable, NULL) < 0 ||

@@ -16,6 +16,7 @@
 #include "egress/broker.h"
 #include "egress/control.h"
 #include "egress/http.h"
+#include "egress/narrow.h"
 
 enum { PROXY_HEAD_MAX = 8192, PROXY_SECONDS = 30, PROXY_LINGER_SECONDS = 5, THROW_AWAY_MAX = 64 };
 
@@ -104,15 +105,13 @@ static void refuse_fault(struct proxy *p, const struct head_fault *fault, const 
 
 static void refuse_target(struct proxy *p, const struct target *t)
 {
-	const struct network *n = p->broker->network;
 	char why[ANSWER_LINE], line[ANSWER_LINE];
-	bool covered = t->name[0] != '\0' ? network_rules_for_name(n, t->name, t->port, false, NULL, 0) > 0
-					  : network_rules_for_address(n, &t->address, t->port, false, NULL, 0) > 0;
+	bool covered = narrow_rules(p->broker, t, false, NULL, 0) > 0;
 
 	if (covered)
 		(void) snprintf(why, sizeof why, "a limit of network.limits is used up");
-	else
-		answer_denied_target(n, t, why);
+	else if (!narrow_why(p->broker, t, false, why, sizeof why))
+		answer_denied_target(p->broker->network, t, why);
 	answer_how_to_ask(why, line);
 	refuse(p, covered ? 429 : 403, line);
 }

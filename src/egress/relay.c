@@ -284,11 +284,22 @@ static void way_run(struct way *w)
 	}
 }
 
+static void cut(void *owner)
+{
+	struct relay *r = owner;
+
+	if (r->dial != NULL)
+		dial_cancel(r->dial);
+	relay_free(r, true);
+}
+
 static struct relay *relay_new(struct flow *f, int client)
 {
 	struct relay *r = xcalloc(1, sizeof *r);
 
 	r->flow = f;
+	f->cut = cut;
+	f->owner = r;
 	r->fds[CLIENT] = client;
 	r->fds[UPSTREAM] = -EBADF;
 	for (int side = CLIENT; side <= UPSTREAM; side++) {

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "egress/control.h"
 #include "egress/names.h"
+#include "egress/narrow.h"
 #include "egress/query.h"
 
 enum {
@@ -153,10 +154,24 @@ static void answer_localhost(const struct query *q, struct query_answer *a)
 	}
 }
 
+static bool knows_name(const struct broker *b, const char *name)
+{
+	return network_knows_name(b->network, name) && narrow_leaves_name(b, name);
+}
+
+static const char *why_not(const struct broker *b, const struct query *q)
+{
+	if (q->canonical[0] == '\0')
+		return "that is no host name";
+	return network_knows_name(b->network, q->canonical)
+		   ? "the name is not among what is left of network.allow since the rules were changed"
+		   : "the name is not in network.allow";
+}
+
 static void answer_reverse(struct broker *b, const struct query *q, const char *name, struct query_answer *a)
 {
 	/* The rules may cover less than when the name was given out. */
-	if (name == NULL || !network_knows_name(b->network, name)) {
+	if (name == NULL || !knows_name(b, name)) {
 		a->code = QUERY_NXDOMAIN;
 		return;
 	}
@@ -171,7 +186,7 @@ static void look_up(struct broker *b, const struct query *q, struct query_answer
 	uint32_t address = 0;
 	bool reverse = false;
 
-	if (q->canonical[0] != '\0' && network_knows_name(b->network, q->canonical)) {
+	if (q->canonical[0] != '\0' && knows_name(b, q->canonical)) {
 		answer_known(b, q, a);
 	} else if (is_localhost(q->canonical)) {
 		answer_localhost(q, a);
@@ -179,7 +194,7 @@ static void look_up(struct broker *b, const struct query *q, struct query_answer
 		answer_reverse(b, q, address != 0 ? names_lookup(b->names, address) : NULL, a);
 	} else {
 		a->code = QUERY_NXDOMAIN;
-		deny(b, q, q->canonical[0] != '\0' ? "the name is not in network.allow" : "that is no host name");
+		deny(b, q, why_not(b, q));
 	}
 }
 

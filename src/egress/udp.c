@@ -296,6 +296,11 @@ static struct dgram_flow *find(struct datagrams *all, const struct key *key)
 	return NULL;
 }
 
+static void cut(void *owner)
+{
+	flow_end(owner);
+}
+
 static struct dgram_flow *begin(struct datagrams *all, const struct key *key)
 {
 	struct broker *b = all->broker;
@@ -315,6 +320,8 @@ static struct dgram_flow *begin(struct datagrams *all, const struct key *key)
 		flow_end(TAILQ_FIRST(&all->flows));
 	d = xcalloc(1, sizeof *d);
 	*d = (struct dgram_flow){.all = all, .key = *key, .flow = f, .fd = -EBADF};
+	f->cut = cut;
+	f->owner = d;
 	STAILQ_INIT(&d->queue);
 	TAILQ_INSERT_TAIL(&all->flows, d, link);
 	all->count++;

@@ -11,7 +11,7 @@
 #include "sandbox/result-json.h"
 #include "sandbox/session-internal.h"
 
-enum { REQUESTS_AT_ONCE = 64 };
+enum { REQUESTS_AT_ONCE = 64, NARROW_HEAD = 64 /* bytes around the entries */ };
 
 struct message {
 	uint32_t id; /* 0: none */
@@ -210,6 +210,23 @@ static void on_secret(struct supervisor *s, const struct message *m)
 	tell_done(n, m->id, error, error == ENOENT ? "no rule of the policy uses a secret of this name" : NULL, NULL);
 }
 
+/* The broker holds what is left against the rules, which stay as they are: this opens nothing. */
+static void on_narrow(struct supervisor *s, const struct message *m)
+{
+	json_t *entries = json_object_get(m->json, "entries");
+	int error = 0;
+
+	if (s->plan->network == NULL || s->plan->isolation == ISOLATION_PROCESS)
+		error = ENOTSUP;
+	else if (!json_is_array(entries) && !json_is_null(entries))
+		error = EINVAL;
+	else if (json_dumpb(entries, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) > EGRESS_MESSAGE_MAX - NARROW_HEAD)
+		error = EMSGSIZE;
+	if (error == 0)
+		error = -egress_send(&s->egress, json_pack("{ss sO}", "t", "narrow", "entries", entries), NULL, 0);
+	tell_done(s->work, m->id, error, error == ENOTSUP ? "the sandbox has no network broker" : NULL, NULL);
+}
+
 static void on_end(struct supervisor *s, const struct message *m)
 {
 	struct session *n = s->work;
@@ -227,8 +244,9 @@ static const struct handler {
 	const char *type;
 	void (*handle)(struct supervisor *s, const struct message *m);
 } handlers[] = {
-    {"start", on_start}, {"signal", on_signal}, {"meter", on_meter}, {"resize", on_resize}, {"connect", on_connect},
-    {"pause", on_pause}, {"resume", on_resume}, {"stats", on_stats}, {"secret", on_secret}, {"end", on_end},
+    {"start", on_start},     {"signal", on_signal}, {"meter", on_meter},   {"resize", on_resize},
+    {"connect", on_connect}, {"pause", on_pause},   {"resume", on_resume}, {"stats", on_stats},
+    {"secret", on_secret},   {"narrow", on_narrow}, {"end", on_end},
 };
 
 static const struct handler *handler_of(const json_t *m)

@@ -20,7 +20,9 @@
  *     connect  {"id", "port"}: to a port inside
  *     pause, resume, stats {"id"}
  *     secret   {"id", "name", "value": text | null}
- *     end      {"id", "status": "deleted" | "timeout" | ..., "reason"}: ends the sandbox; the line closes after "ended"
+ *     narrow   {"id", "entries": [name, "*.name", address or range...] | null}: what is left of network.allow from now on, null:
+ * all of it; nothing beyond it is opened. Connections that are no longer allowed are cut. ENOTSUP without a broker end {"id",
+ * "status": "deleted" | "timeout" | ..., "reason"}: ends the sandbox; the line closes after "ended"
  *
  * supervisor -> daemon
  *
@@ -35,7 +37,7 @@
  *              "max_rss", "oom_kills" | null, "wall_usec", "denials"?, "connections"?}: the two with "tree". Denied system
  *              calls are its own and of what it started; what the broker tells (names, connections, requests) is all that came
  *              while it was there
- *     done     {"id", "errno": 0 | n, "message"?} to signal, resize, pause, resume, secret; to connect with fd
+ *     done     {"id", "errno": 0 | n, "message"?} to signal, resize, pause, resume, secret, narrow; to connect with fd
  *     stats    {"id", "usage": as in the result document, "processes", "memory_bytes": now, "totals"}: how many "denials" (an
  *              object, by kind) and "connections" there were
  *     event    {"kind": "denial" | "connection" | "limit" | "exec", "record": the object of docs/audit.md}

@@ -6,11 +6,13 @@
 #include <stdio.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "egress/control.h"
+#include "egress/narrow.h"
 #include "egress/quota.h"
 
 /* What it was told. */
@@ -249,6 +251,90 @@ static void test_the_newest_requests_are_kept(void **state)
 	flow_close(f);
 }
 
+static bool opens(struct world *w, const char *host, uint16_t port, bool udp)
+{
+	struct target t = target(host, port);
+	struct flow *f = flow_open(&w->broker, &t, udp);
+
+	flow_close(f);
+	return f != NULL;
+}
+
+static int leave(struct world *w, const char *entries)
+{
+	json_t *list = json_loads(entries, JSON_DECODE_ANY, NULL);
+	int r;
+
+	assert_non_null(list);
+	r = narrow_set(&w->broker, list);
+	json_decref(list);
+	return r;
+}
+
+static void test_what_is_left_of_the_rules_is_a_part_of_them(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(
+	    leave(w, "[\"DB.example.org\", \"*.a.mirror.example.org\", \"10.1.2.0/24\", \"0.0.0.0/0\", \"free.test\"]"), 0);
+	assert_true(opens(w, "db.example.org", 5432, false));
+	assert_false(opens(w, "db.example.org", 22, false)); /* the rules' ports */
+	assert_true(opens(w, "x.a.mirror.example.org", 443, false));
+	assert_false(opens(w, "x.b.mirror.example.org", 443, false));
+	assert_false(opens(w, "api.example.org", 443, false));
+	assert_string_equal(w->control.why,
+			    "api.example.org is not among what is left of network.allow since the rules were changed");
+	assert_false(opens(w, "free.test", 443, false)); /* was never open */
+	assert_string_equal(w->control.why, "free.test:443 is not in network.allow");
+	assert_false(opens(w, "10.2.0.1", 5432, false));
+	assert_false(opens(w, "time.example.org", 123, true));
+	assert_int_equal(leave(w, "[]"), 0);
+	assert_false(opens(w, "db.example.org", 5432, false));
+	assert_false(opens(w, "10.1.2.3", 5432, false));
+	assert_int_equal(leave(w, "[\"10.1.2.3\"]"), 0);
+	assert_true(opens(w, "10.1.2.3", 5432, false));
+	assert_false(opens(w, "10.1.2.4", 5432, false));
+	assert_int_equal(leave(w, "[\"a b\"]"), -EPROTO);
+	assert_int_equal(leave(w, "[5]"), -EPROTO);
+	assert_int_equal(leave(w, "\"x\""), -EPROTO);
+	assert_true(opens(w, "10.1.2.3", 5432, false)); /* as before */
+	assert_int_equal(leave(w, "null"), 0);
+	assert_true(opens(w, "10.1.2.4", 5432, false));
+	assert_true(opens(w, "time.example.org", 123, true));
+}
+
+static void close_flow(void *owner)
+{
+	flow_close(owner);
+}
+
+static void test_connections_that_are_not_left_are_cut(void **state)
+{
+	static const struct {
+		const char *host;
+		uint16_t port;
+		bool stays;
+	} rows[] = {{"db.example.org", 5432, true}, {"api.example.org", 443, false}, {"10.1.2.3", 5432, false}};
+	struct world *w = *state;
+	struct target peer = target("192.0.2.1", 4000);
+	struct flow *f[ARRAY_SIZE(rows)], *published = flow_open_published(&w->broker, &peer, "127.0.0.1:8080");
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct target t = target(rows[i].host, rows[i].port);
+
+		f[i] = flow_open(&w->broker, &t, false);
+		assert_non_null(f[i]);
+		f[i]->cut = close_flow;
+		f[i]->owner = f[i];
+	}
+	assert_int_equal(leave(w, "[\"db.example.org\"]"), 0);
+	assert_int_equal(w->broker.connections, 2);
+	assert_int_equal(w->control.connections, 2);
+	flow_close(f[0]);
+	flow_close(published);
+	assert_int_equal(leave(w, "null"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +343,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_no_rules_allow_nothing, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_the_limit_of_connections_refuses, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_the_newest_requests_are_kept, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_what_is_left_of_the_rules_is_a_part_of_them, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_connections_that_are_not_left_are_cut, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

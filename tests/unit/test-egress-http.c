@@ -25,6 +25,7 @@
 #include "egress/dial.h"
 #include "egress/http.h"
 #include "egress/names.h"
+#include "egress/narrow.h"
 #include "egress/pipes.h"
 #include "egress/quota.h"
 #include "egress/secrets.h"
@@ -1141,6 +1142,48 @@ static void a_proxied_connection_changes_its_target(void **state)
 	assert_int_equal(w->broker.connections, 0);
 }
 
+static void leave(struct world *w, const char *name)
+{
+	json_t *entries = json_pack("[s]", name);
+
+	assert_int_equal(narrow_set(&w->broker, entries), 0);
+	json_decref(entries);
+}
+
+/* While an answer comes, between requests, while it is dialled, and the next request of a proxied connection. */
+static void what_is_no_longer_allowed_is_cut(void **state)
+{
+	struct world *w = *state;
+
+	connect_client(w, "b.test", 8080);
+	says(w, &w->client, "GET / HTTP/1.1\r\nHost: b.test:8080\r\n\r\n");
+	expect(w, &w->origins[0], "\r\n\r\n");
+	says(w, &w->origins[0], "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+	expect(w, &w->client, "half");
+	leave(w, "b.test");
+	assert_false(LIST_EMPTY(&w->broker.flows));
+	leave(w, "a.test");
+	assert_true(LIST_EMPTY(&w->broker.flows));
+	expect(w, &w->client, "<reset>");
+	expect(w, &w->origins[0], "<reset>");
+	assert_non_null(strstr(seen.connections, "GET / 200,; the rules were changed, and no longer allow it\n"));
+	reconnect_client(w, "a.test", 80);
+	leave(w, "b.test");
+	expect(w, &w->client, "<reset>");
+	reconnect_client(w, "b.test", 8080);
+	(void) send(w->client.fd, "GET / HTTP/1.1\r\nHost: b.test:8080\r\n\r\n", 38, MSG_NOSIGNAL);
+	(void) event_base_loop(w->base, EVLOOP_NONBLOCK | EVLOOP_ONCE); /* asks for a connection */
+	leave(w, "a.test");
+	expect(w, &w->client, "<reset>");
+	fd_close(&w->client.fd);
+	w->client.over = false;
+	forget(&w->client);
+	http_start_proxied(&w->broker, connected_pair(w));
+	says(w, &w->client, "GET http://b.test:8080/ HTTP/1.1\r\nHost: b.test:8080\r\n\r\n");
+	expect(w, &w->client, "b.test is not among what is left of network.allow since the rules were changed");
+	assert_int_equal(narrow_set(&w->broker, json_null()), 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -1178,6 +1221,7 @@ int main(void)
 	    CASE(connect_to_an_http_rule_is_judged_by_request),
 	    CASE(connect_elsewhere_is_denied_in_one_line),
 	    CASE(a_proxied_connection_changes_its_target),
+	    CASE(what_is_no_longer_allowed_is_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

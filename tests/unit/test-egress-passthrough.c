@@ -64,6 +64,12 @@ struct dial *dial_start(struct flow *f, bool udp, void (*done)(void *ctx, int fd
 	return (struct dial *) &handle;
 }
 
+void dial_cancel(struct dial *d)
+{
+	assert_non_null(d);
+	seen.done = NULL;
+}
+
 struct world {
 	struct event_base *base;
 	struct network network;
@@ -224,6 +230,26 @@ static void what_cannot_be_dialled_is_reset(void **state)
 	assert_string_equal(seen.error, "the dial's reason");
 }
 
+/* The rules have changed: with `error` set, by whoever cuts. */
+static void it_can_be_cut_before_and_while_it_is_dialled(void **state)
+{
+	struct world *w = *state;
+
+	(void) snprintf(w->flow.error, sizeof w->flow.error, "changed");
+	w->flow.cut(w->flow.owner);
+	expect_reset(w);
+	assert_string_equal(seen.error, "changed");
+	assert_int_equal(seen.dials, 0);
+	assert_int_equal(tear_down(state), 0);
+	assert_int_equal(set_up(state), 0);
+	w = *state;
+	say(w, hello_right, sizeof hello_right - 1);
+	assert_int_equal(seen.dials, 1);
+	w->flow.cut(w->flow.owner);
+	expect_reset(w);
+	assert_null(seen.done); /* it was canceled */
+}
+
 #define WITH(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -237,6 +263,7 @@ int main(void)
 	    WITH(a_malformed_hello_is_refused),
 	    WITH(an_end_before_the_hello_is_no_denial),
 	    WITH(what_cannot_be_dialled_is_reset),
+	    WITH(it_can_be_cut_before_and_while_it_is_dialled),
 	};
 
 	return cmocka_run_group_tests_name("egress-passthrough", tests, NULL, NULL);

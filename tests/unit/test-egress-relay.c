@@ -402,6 +402,36 @@ static void test_first_bytes_go_before_all_others(void **state)
 	assert_int_equal(w->closed.sent, 12);
 }
 
+static void test_one_that_is_cut_resets_both(void **state)
+{
+	struct world *w = *state;
+	struct flow *f = make_flow(w);
+	char c;
+
+	relay_pair(f, w->near_client, w->near_server, NULL, 0);
+	assert_sends(w->client, "x");
+	assert_receives(w, w->server, "x");
+	(void) snprintf(f->error, sizeof f->error, "changed");
+	f->cut(f->owner);
+	assert_int_equal(receive(w, w->server, &c, 1), -ECONNRESET);
+	assert_int_equal(receive(w, w->client, &c, 1), -ECONNRESET);
+	assert_string_equal(w->closed.error, "changed");
+}
+
+static void test_one_that_is_cut_while_dialling_is_reset(void **state)
+{
+	struct world *w = *state;
+	struct flow *f = make_flow(w);
+	char c;
+
+	relay_start(f, w->near_client);
+	assert_non_null(w->dial.done);
+	f->cut(f->owner);
+	assert_null(w->dial.done);
+	assert_int_equal(receive(w, w->client, &c, 1), -ECONNRESET);
+	fd_close(&w->near_server);
+}
+
 static void test_a_limit_of_bytes_resets_both(void **state)
 {
 	struct world *w = *state;
@@ -470,6 +500,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_a_reader_that_does_not_read_stops_the_writer, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_idle_connections_hold_no_pipe, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_first_bytes_go_before_all_others, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_one_that_is_cut_resets_both, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_one_that_is_cut_while_dialling_is_reset, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_limit_of_bytes_resets_both, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_the_rate_slows_it_down, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_dialling_ends_in_a_relay_or_a_reset, set_up, tear_down),
