@@ -273,6 +273,19 @@ int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, 
 	return r < 0 ? -EINVAL : 0;
 }
 
+int sandbox_policy_read(const char *text, struct policy *ret)
+{
+	struct policy_stack *stack = policy_stack_new();
+	struct policy_errors errors = {0};
+	int r = policy_stack_add_text(stack, "policy", text, strlen(text), &errors);
+
+	if (r == 0)
+		r = policy_stack_resolve(stack, ret, &errors);
+	policy_errors_done(&errors);
+	policy_stack_free(stack);
+	return r < 0 ? -EINVAL : 0;
+}
+
 int sandbox_policy_remake(const struct sandbox_policies *s, const char *text, const json_t *policy, const char *template,
 			  struct sandbox_policy *ret, struct problem *p)
 {

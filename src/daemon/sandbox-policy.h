@@ -36,6 +36,8 @@ int sandbox_policy_make(const struct sandbox_policies *s, const json_t *policy, 
  */
 int sandbox_policy_remake(const struct sandbox_policies *s, const char *text, const json_t *policy, const char *template,
 			  struct sandbox_policy *ret, struct problem *p);
+/* What the text of one says. 0 (policy_done is the caller's) or -EINVAL. */
+int sandbox_policy_read(const char *text, struct policy *ret);
 int sandbox_policy_copy(const struct sandbox_policy *p, struct sandbox_policy *ret); /* 0 */
 void sandbox_policy_done(struct sandbox_policy *p);
 

@@ -166,6 +166,7 @@ static void destroy(struct sandbox *s)
 	json_decref(s->last_word);
 	json_decref(s->problem.errors);
 	sandbox_policy_done(&s->policy);
+	free(s->start_policy);
 	free(s->name);
 	free(s->home);
 	free(s);

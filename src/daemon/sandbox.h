@@ -72,6 +72,10 @@ struct sandbox {
 	uint64_t number; /* in the order of creation */
 	char *name;
 	struct sandbox_policy policy;
+	/* The policy of the start, once its network was narrowed (e2b/network-change.c), and whether its maker chose that
+	 * network. */
+	char *start_policy;
+	bool start_chosen;
 	json_t *metadata, *env;
 	json_t *extras; /* what the protocol that made it keeps with it: an object, or NULL */
 	enum sandbox_state state;

@@ -116,6 +116,16 @@ scenario('snapshots', async t => {
   await rejects(Sandbox.createSnapshot(s.sandboxId), 'SandboxNotFoundError')
 })
 
+scenario('the network of one that runs', async t => {
+  const s = await sandbox(t, Sandbox)
+  await s.updateNetwork({ denyOut: ['0.0.0.0/0'] })
+  assert.deepEqual((await s.getInfo()).network.denyOut, ['0.0.0.0/0'])
+  await rejects(s.updateNetwork({ denyOut: ['0.0.0.0/0'], allowOut: ['example.org'] }), 'SandboxError', /403/)
+  await s.updateNetwork({})
+  await s.kill()
+  await rejects(s.updateNetwork({}), 'SandboxNotFoundError')
+})
+
 scenario('metrics', async t => {
   const s = await sandbox(t, Sandbox)
   const [m] = await s.getMetrics()

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 
@@ -483,6 +484,110 @@ def test_a_ceiling_that_opens_something_is_what_one_gets(t):
     e.refused("POST", "/v2/sandboxes", 403, {"templateID": "base", "network": {**deny, "allowOut": ["example.org"]}})
     e.refused("POST", "/v2/sandboxes", 403, {"templateID": "base", "network": {**deny, "allowOut": ["10.2.0.1"]}})
     e.refused("POST", "/v2/sandboxes", 501, {"templateID": "base", "network": {"denyOut": ["10.1.2.0/24"]}})
+
+
+class Greeter:
+    """A service of the host that greets, and then keeps the connection until the other side ends it."""
+
+    def __init__(self, t):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+        t.at_end(self.listener.close)
+
+    def serve(self):
+        while True:
+            try:
+                c, _ = self.listener.accept()
+            except OSError:
+                return
+            c.sendall(b"hello\n")
+            threading.Thread(target=self.hold, args=(c,), daemon=True).start()
+
+    @staticmethod
+    def hold(c):
+        with c:
+            try:
+                while c.recv(100):
+                    pass
+            except OSError:
+                pass
+
+
+TALK = r"""
+import socket, sys
+for name in ("a", "b"):
+    try:
+        with socket.create_connection((name + ".example.test", PORT), 10) as c: print(name, c.recv(100).decode().strip())
+    except OSError: print(name, "none")
+"""
+HOLD = r"""
+import os, socket
+c = socket.create_connection(("b.example.test", PORT), 10)
+c.recv(100)
+open("open", "w")
+try: what = "end" if c.recv(100) == b"" else "data"
+except OSError: what = "reset"
+open("new", "w").write(what)
+os.rename("new", "cut")
+"""
+
+
+def test_the_network_of_a_running_sandbox_is_narrowed_and_opened_again(t):
+    g = Greeter(t)
+    ceiling = f"network: {{allow: [{{host: '*.example.test', ports: [{g.port}], protocol: tcp}}, {{address: 10.1.0.0/16, ports: [5432]}}], " \
+              f"hosts: {{a.example.test: '127.0.0.1:{g.port}', b.example.test: '127.0.0.1:{g.port}'}}}}\n"
+    e = serve(t, ceiling=ceiling)
+    s = e.create(network={"allowPublicTraffic": False})
+    deny = {"denyOut": ["0.0.0.0/0"]}
+
+    def talk(box=s):
+        return box.shell(f"PORT={g.port}; python3 -B - <<'EOF'\n{TALK.replace('PORT', str(g.port))}\nEOF")
+
+    t.equal(talk(), "a hello\nb hello\n", "at the start")
+    s.start("python3", "-B", "-c", HOLD.replace("PORT", str(g.port)))
+    t.until(lambda: s.shell("ls open 2> /dev/null || true"), 20, "a connection is there")
+    s.ask("PUT", "/network", {**deny, "allowOut": ["a.example.test"]}, 204)
+    t.until(lambda: s.shell("ls cut 2> /dev/null || true"), 20, "it was cut")
+    t.equal(s.shell("cat cut"), "reset", "how it ended")
+    t.equal(talk(), "a hello\nb none\n", "the rest is closed")
+    info = s.ask("GET", status=200).json
+    t.equal(info["network"], {**deny, "allowOut": ["a.example.test"], "allowPublicTraffic": False}, "what is said of it")
+    events = e.daemon.ask("GET", f"/v1/sandboxes/{s.id}/events?follow=false").body.decode()
+    t.check("the rules were changed" in events and "event: network_changed" in events, events)
+    (f,) = fork(s)
+    t.equal(talk(f), "a hello\nb none\n", "a fork has what is left")
+    for wish, status in (({**deny, "allowOut": ["example.org"]}, 403), ({"allow_internet_access": True}, 403), ({"denyOut": ["10.0.0.0/8"]}, 501),
+                         ({"allowOut": ["a.example.test"]}, 400), ({"denyOut": ["x.test"]}, 400), ({"allow_internet_access": 5}, 400),
+                         ({"rules": {"x.test": []}}, 501)):
+        e.refused("PUT", s.path + "/network", status, wish)
+    t.equal(talk(), "a hello\nb none\n", "what is refused changes nothing")
+    s.ask("PUT", "/network", {"allow_internet_access": False}, 204)
+    t.equal(talk(), "a none\nb none\n", "nothing")
+    s.ask("PUT", "/network", {}, 204)
+    t.equal(talk(), "a hello\nb hello\n", "all of the start")
+    info = s.ask("GET", status=200).json
+    t.equal((info["network"], info["allowInternetAccess"]), ({"allowPublicTraffic": False}, None), info)
+
+
+def test_a_running_sandbox_gets_no_more_than_its_start(t):
+    e = serve(t, ceiling=CEILING)
+    deny = {"denyOut": ["0.0.0.0/0"]}
+    lookup = "for n in a b; do getent hosts $n.example.test > /dev/null && echo $n; done; true"
+    s = e.create(network={**deny, "allowOut": ["a.example.test"]})
+    for wish in ({}, {**deny, "allowOut": ["b.example.test"]}, {**deny, "allowOut": ["*.example.test"]}, {**deny, "allowOut": ["10.1.0.0/16"]}):
+        e.refused("PUT", s.path + "/network", 501, wish)
+    s.ask("PUT", "/network", deny, 204)
+    t.equal(s.shell(lookup), "", "less")
+    e.refused("PUT", s.path + "/network", 501, {})
+    (f,) = fork(s)
+    e.refused("PUT", f.path + "/network", 501, {**deny, "allowOut": ["a.example.test"]})
+    s.ask("PUT", "/network", {**deny, "allowOut": ["a.example.test"]}, 204)
+    t.equal(s.shell(lookup), "a\n", "and back")
+    closed = e.create(allow_internet_access=False)
+    closed.ask("PUT", "/network", deny, 204)
+    e.refused("PUT", closed.path + "/network", 501, {})
+    e.refused("PUT", closed.path + "/network", 501, {**deny, "allowOut": ["a.example.test"]})
 
 
 # ---- Dispatch and tokens ---------------------------------------------------------------------------------------------------

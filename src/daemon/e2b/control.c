@@ -158,30 +158,6 @@ static void resume_sandbox(struct request *r)
 		e2b_when_running(r, s, true, woken);
 }
 
-/* ---- Network. ---- */
-
-/* The rules of a sandbox are those of its start. */
-static void put_network(struct request *r)
-{
-	const struct sandbox *s = e2b_sandbox_of(r);
-	struct e2b_refusal refusal;
-	json_t *policy;
-
-	if (s == NULL)
-		return;
-	if (!e2b_network_policy(r->daemon, json_object_get(r->json, "allow_internet_access"), r->json, true, &policy, &refusal)) {
-		e2b_refuse(r, refusal.status, "%s", refusal.message);
-		return;
-	}
-	/* Where the ceiling opens nothing, every set of rules that is not refused opens nothing, and that is what there is. */
-	if (r->daemon->sandboxes->policies.ceiling.network.allow_count == 0)
-		respond_empty(r, 204);
-	else
-		e2b_refuse(r, 501,
-			   "changing the network of a running sandbox is not supported; create one with the rules it needs");
-	json_decref(policy);
-}
-
 /* ---- What is not offered. ---- */
 
 static void not_offered(struct request *r)
@@ -224,7 +200,6 @@ static const struct route routes[] = {
     ROW("POST", S "/connect", TAKES_JSON_OR_NOTHING, ROUTE_WORK, connect_sandbox),
     ROW("POST", "/v2" S "/connect", TAKES_JSON_OR_NOTHING, ROUTE_WORK, connect_sandbox),
     ROW("POST", S "/resume", TAKES_JSON_OR_NOTHING, ROUTE_WORK, resume_sandbox),
-    ROW("PUT", S "/network", TAKES_JSON_OR_NOTHING, 0, put_network),
     ROW("GET", S "/logs", TAKES_NOTHING, 0, logs),
     ROW("GET", "/v2" S "/logs", TAKES_NOTHING, 0, logs),
     ROW("GET", "/templates/aliases/{name}", TAKES_NOTHING, 0, has_alias),
@@ -274,6 +249,7 @@ void e2b_add(struct daemon *d)
 	e2b_list_add(d);
 	e2b_fork_add(d);
 	e2b_snapshots_add(d);
+	e2b_network_add(d);
 	router_add(d->router, routes, ARRAY_SIZE(routes));
 	router_add(d->router, absent, ARRAY_SIZE(absent));
 }

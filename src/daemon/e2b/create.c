@@ -200,8 +200,8 @@ static void create(struct request *r, usec_t default_timeout)
 	    !check_network(r))
 		return;
 	own = strcmp(template.name, "base") == 0 || strcmp(template.name, "code-interpreter-v1") == 0;
-	if (!e2b_network_policy(r->daemon, json_object_get(r->json, "allow_internet_access"), json_object_get(r->json, "network"),
-				own, &policy, &refusal)) {
+	if (!e2b_network_policy(&r->daemon->sandboxes->policies.ceiling, json_object_get(r->json, "allow_internet_access"),
+				json_object_get(r->json, "network"), own, &policy, &refusal)) {
 		e2b_refuse(r, refusal.status, "%s", refusal.message);
 		return;
 	}

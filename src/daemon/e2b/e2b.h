@@ -14,6 +14,7 @@
 #include "daemon/api.h"
 
 struct daemon;
+struct policy;
 struct sandbox;
 
 enum { E2B_ENVD_PORT = 49983, E2B_INTERPRETER_PORT = 49999 };
@@ -57,14 +58,24 @@ void e2b_name_inside(struct sandbox *s);
 
 /* ---- network.c ---- */
 
-/* The policy (an object or NULL, owned by the caller) for what `ask` says of the network, in the form of create. `own`: nothing
- * said means what the ceiling allows, else it is left to the template. False with `ret` of why. */
+/* The policy (an object or NULL, owned by the caller) for what `ask` says of the network, in the form of create. `outer`: the
+ * ceiling, or what else nothing may go beyond. `own`: nothing said means what it allows, else it is left to the template. False
+ * with `ret` of why. */
 struct e2b_refusal {
 	unsigned status;
 	char message[300];
 };
-bool e2b_network_policy(const struct daemon *d, const json_t *allow_internet_access, const json_t *network, bool own,
+bool e2b_network_policy(const struct policy *outer, const json_t *allow_internet_access, const json_t *network, bool own,
 			json_t **ret_policy, struct e2b_refusal *ret);
+/* What it leaves of the rules, when it was not refused: a list of names, addresses and ranges, or null: all of them. Owned by the
+ * caller. */
+json_t *e2b_network_entries(const json_t *allow_internet_access, const json_t *network);
+/* The same rules, but for their secrets? */
+bool e2b_network_equal(const struct policy *a, const struct policy *b);
+
+/* ---- network-change.c ---- */
+
+void e2b_network_add(struct daemon *d);
 
 /* ---- snapshots.c ---- */
 

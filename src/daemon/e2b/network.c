@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "daemon/daemon.h"
 #include "daemon/e2b/e2b.h"
-#include "daemon/sandbox.h"
 #include "policy/network-parts.h"
 
 enum { ENTRIES_MAX = 256 };
@@ -188,10 +186,9 @@ static bool opens_everything(const struct policy *ceiling)
 	return false;
 }
 
-bool e2b_network_policy(const struct daemon *d, const json_t *allow_internet_access, const json_t *network, bool own,
+bool e2b_network_policy(const struct policy *ceiling, const json_t *allow_internet_access, const json_t *network, bool own,
 			json_t **ret_policy, struct e2b_refusal *ret)
 {
-	const struct policy *ceiling = &d->sandboxes->policies.ceiling;
 	struct asked asked = {0};
 	bool denied, said;
 	json_t *rules;
@@ -231,4 +228,24 @@ bool e2b_network_policy(const struct daemon *d, const json_t *allow_internet_acc
 	}
 	*ret_policy = policy_of(ceiling, rules);
 	return true;
+}
+
+json_t *e2b_network_entries(const json_t *allow_internet_access, const json_t *network)
+{
+	struct e2b_refusal refusal;
+	struct asked asked = {0};
+
+	if (!read_asked(network, &asked, &refusal) || (!asked.all_denied && !json_is_false(allow_internet_access)))
+		return json_null();
+	return asked.allow != NULL ? json_deep_copy(asked.allow) : json_array();
+}
+
+bool e2b_network_equal(const struct policy *a, const struct policy *b)
+{
+	json_t *one = all_rules(a), *other = all_rules(b);
+	bool equal = json_equal(one, other);
+
+	json_decref(one);
+	json_decref(other);
+	return equal;
 }
