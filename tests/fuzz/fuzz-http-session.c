@@ -1,6 +1,7 @@
 /* A whole session with a client and an origin that say anything in any order. The input is a row of records: one byte that says
  * who speaks (lowest bit) and how much (the rest), then the bytes; in what the origin says, the byte 1 stands for the secret of
- * the rule. The secret must never reach the client, the session must end when both are gone, and nothing may stay behind. */
+ * the rule, and when it says nothing, the rules are changed and cut the session. The secret must never reach the client, the
+ * session must end when both are gone, and nothing may stay behind. */
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include "egress/broker.h"
 #include "egress/control.h"
 #include "egress/dial.h"
+#include "egress/narrow.h"
 #include "egress/quota.h"
 #include "egress/secrets.h"
 
@@ -196,6 +198,16 @@ static void add_rule(struct network *n)
 		abort();
 }
 
+/* What comes when the rules are changed meanwhile. */
+static void cut(struct world *w)
+{
+	json_t *nothing = json_array();
+
+	if (narrow_set(&w->broker, nothing) < 0 || !LIST_EMPTY(&w->broker.flows))
+		abort();
+	json_decref(nothing);
+}
+
 static void run(struct world *w, const uint8_t *data, size_t size)
 {
 	struct target t = {.name = "a.test", .port = 80};
@@ -214,6 +226,8 @@ static void run(struct world *w, const uint8_t *data, size_t size)
 			n = size - at;
 		speak(w, origin, data + at, n);
 		at += n;
+		if (n == 0 && origin)
+			cut(w);
 		turn(w);
 	}
 	fd_close(&w->origin);
@@ -245,6 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (secrets_set(w->broker.secrets, "token", SECRET, strlen(SECRET)) < 0)
 		abort();
 	run(w, data, size);
+	(void) narrow_set(&w->broker, json_null());
 	quota_free(w->broker.quota);
 	secrets_free(w->broker.secrets);
 	event_base_free(w->broker.base);
