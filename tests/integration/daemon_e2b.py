@@ -370,6 +370,7 @@ def test_snapshots_are_listed_by_sandbox_and_name_in_pages(t):
     t.equal(len(kept(e)), 4, "the older one's file is gone")
     t.equal(e.create(templateID="x").shell("cat note"), "newer\n", "and leads to the newer")
     e.create(templateID=unnamed["snapshotID"])
+    t.equal([e.ask("GET", "/templates/aliases/" + x).status for x in ("x", "x%3Av2", "x%3Av3", "base", "none")], [200, 200, 404, 200, 404], "what exists")
     for wish in ({"name": "a b"}, {"name": ""}, {"name": "x:"}, {"name": "../x y"}, {"name": 5}, {"name": "n" * 65}):
         e.refused("POST", a.path + "/snapshots", 400, wish)
     e.refused("POST", a.path + "/snapshots", 409, {"name": "base"})

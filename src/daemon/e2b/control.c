@@ -173,13 +173,7 @@ static void logs(struct request *r)
 
 static void has_alias(struct request *r)
 {
-	json_t *list = sandbox_templates(&r->daemon->sandboxes->policies);
-	bool found = false;
-
-	for (size_t i = 0; i < json_array_size(list) && !found; i++)
-		found = strcmp(json_string_value(json_object_get(json_array_get(list, i), "name")), r->params[0]) == 0;
-	json_decref(list);
-	if (found)
+	if (sandbox_is_template(&r->daemon->sandboxes->policies, r->params[0]) || e2b_has_snapshot(r->daemon, r->params[0]))
 		respond_json(r, 200, json_pack("{ss sb}", "templateID", r->params[0], "public", 1));
 	else
 		e2b_refuse(r, 404, "there is no template %.64s", r->params[0]);

@@ -84,6 +84,7 @@ struct snapshot_key;
 void e2b_snapshots_add(struct daemon *d);
 /* "name", "name:tag", "team/name:tag"; without a tag it is "default". False: no snapshot can be called that. */
 bool e2b_snapshot_key(const char *text, struct snapshot_key *ret, bool *ret_tagged);
+bool e2b_has_snapshot(struct daemon *d, const char *text);
 /* A sandbox from a snapshot: what `wish` says over what that has, its `policy` that of the network or NULL. Ends the request. */
 void e2b_create_from_snapshot(struct request *r, const struct snapshot_key *key, const struct sandbox_wish *wish);
 

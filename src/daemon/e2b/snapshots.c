@@ -184,6 +184,18 @@ static void delete_snapshot(struct request *r)
 		e2b_refuse(r, 404, "there is no snapshot %.140s", r->params[0]);
 }
 
+bool e2b_has_snapshot(struct daemon *d, const char *text)
+{
+	struct snapshot snapshot;
+	struct snapshot_key key;
+	bool tagged;
+
+	if (!e2b_snapshot_key(text, &key, &tagged) || snapshot_find(d, &key, &snapshot) < 0)
+		return false;
+	snapshot_done(&snapshot);
+	return true;
+}
+
 /* ---- Sandboxes from them. ---- */
 
 /* `over` over `base`, both objects or NULL. */
