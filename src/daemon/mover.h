@@ -22,7 +22,7 @@ struct move {
 
 struct movers *movers_new(struct event_base *base);
 /* Ends all of them without a callback; waits until they are gone. */
-struct movers *movers_free(struct movers *m);
+struct movers *movers_free(struct movers *all);
 
 /* `done` comes once, from the loop, unless it is canceled: 0, or a positive errno. NULL: there is no memory. */
 struct mover *mover_start(struct movers *all, const struct move *move, void (*done)(void *arg, int error), void *arg);
