@@ -20,7 +20,7 @@ static_assert(sizeof(struct files_request) == 48 && sizeof(struct files_answer) 
 enum {
 	QUEUE_MAX = 1024,
 	READS_A_ROUND = 16, /* so that one sandbox that talks does not keep the others waiting */
-	SEND_BUFFER = 4 * (FILES_WHOLE_MAX + 2 * FILES_PATH_MAX),
+	SEND_BUFFER = 4 * (FILES_WHOLE_MAX + FILES_METADATA_MAX + 2 * FILES_PATH_MAX),
 };
 
 /* Requests of one class do not keep those of another waiting; together they stay below FILES_JOBS_MAX. */
@@ -464,6 +464,13 @@ static bool is_path(const char *path, size_t size)
 	return size > 0 && size < FILES_PATH_MAX && memchr(path, '\0', size) == NULL;
 }
 
+static bool is_metadata(const struct files_ask *a)
+{
+	const char *bytes = a->metadata;
+
+	return a->metadata_size <= FILES_METADATA_MAX && bytes[a->metadata_size - 1] == '\0';
+}
+
 static bool is_sound(const struct files_ask *a)
 {
 	bool whole = (a->flags & FILES_WHOLE) != 0;
@@ -473,6 +480,8 @@ static bool is_sound(const struct files_ask *a)
 	if ((a->flags & ~(unsigned) FILES_FLAGS) != 0 || a->mode > 0777 || !is_path(a->path, a->path_size))
 		return false;
 	if ((a->other_size > 0 || a->type == FILES_MOVE) && !is_path(a->other, a->other_size))
+		return false;
+	if (a->metadata_size > 0 && (a->type != FILES_WRITE || (a->flags & FILES_METADATA) == 0 || !is_metadata(a)))
 		return false;
 	return whole ? a->type == FILES_WRITE && a->data_size <= FILES_WHOLE_MAX : a->data_size == 0;
 }
@@ -498,7 +507,7 @@ static void put(char **at, const void *data, size_t size)
 
 static struct files_request *encode(const struct files_ask *a, size_t *ret_size)
 {
-	size_t size = sizeof(struct files_request) + a->path_size + a->other_size + a->data_size;
+	size_t size = sizeof(struct files_request) + a->path_size + a->other_size + a->metadata_size + a->data_size;
 	struct files_request *r = malloc(size);
 	char *at;
 
@@ -513,12 +522,14 @@ static struct files_request *encode(const struct files_ask *a, size_t *ret_size)
 	    .path_size = (uint16_t) a->path_size,
 	    .other_size = (uint16_t) a->other_size,
 	    .data_size = (uint32_t) a->data_size,
+	    .metadata_size = (uint16_t) a->metadata_size,
 	    .offset = a->offset,
 	    .length = a->length,
 	};
 	at = (char *) (r + 1);
 	put(&at, a->path, a->path_size);
 	put(&at, a->other, a->other_size);
+	put(&at, a->metadata, a->metadata_size);
 	put(&at, a->data, a->data_size);
 	*ret_size = size;
 	return r;

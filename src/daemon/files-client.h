@@ -23,6 +23,8 @@ struct files_ask {
 	size_t path_size, other_size; /* 1 (other: 0) to FILES_PATH_MAX - 1 bytes, without NUL */
 	const void *data;             /* with FILES_WHOLE */
 	size_t data_size;
+	const void *metadata; /* with FILES_METADATA, of WRITE: as in struct files_entry */
+	size_t metadata_size; /* at most FILES_METADATA_MAX */
 	uint32_t mode, limit, depth;
 	uint64_t offset, length; /* of READ */
 };

@@ -77,7 +77,26 @@ static const char *check_stat(const struct files_stat *s)
 		return "an impossible size or time";
 	if (s->user_size > FILES_USER_MAX || s->group_size > FILES_USER_MAX)
 		return "too long a name";
-	return s->reserved != 0 || s->reserved_too != 0 ? "a reserved field set" : NULL;
+	if (s->metadata_size > FILES_METADATA_MAX)
+		return "too much metadata";
+	return s->reserved != 0 ? "a reserved field set" : NULL;
+}
+
+/* Names and values in turn, each with its NUL. Bytes may be any; no name is empty or longer than one can be. */
+static bool take_metadata(struct rest *r, size_t size, char *ret)
+{
+	bool is_name = true;
+
+	if (!take(r, ret, size) || (size > 0 && ret[size - 1] != '\0'))
+		return false;
+	for (size_t at = 0; at < size; is_name = !is_name) {
+		size_t length = strlen(ret + at);
+
+		if (is_name && (length == 0 || length > FILES_METADATA_NAME_MAX))
+			return false;
+		at += length + 1;
+	}
+	return is_name;
 }
 
 static const char *take_entry(struct rest *r, struct files_decoded *d)
@@ -93,6 +112,8 @@ static const char *take_entry(struct rest *r, struct files_decoded *d)
 	if (!take_text(r, s.path_size, d->texts[0]) || !take_text(r, s.target_size, d->texts[1]) ||
 	    !take_text(r, s.user_size, d->texts[2]) || !take_text(r, s.group_size, d->texts[2] + FILES_USER_MAX + 1))
 		return "no text";
+	if (!take_metadata(r, s.metadata_size, d->metadata))
+		return "no metadata";
 	if (d->texts[0][0] != '/')
 		return "a path that is not absolute";
 	clean_name(d->texts[2]);
@@ -110,6 +131,8 @@ static const char *take_entry(struct rest *r, struct files_decoded *d)
 	    .target_mode = s.target_mode,
 	    .uid = s.uid,
 	    .gid = s.gid,
+	    .metadata = d->metadata,
+	    .metadata_size = s.metadata_size,
 	};
 	return NULL;
 }

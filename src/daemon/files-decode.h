@@ -20,6 +20,8 @@ struct files_entry {
 	uint32_t mode;        /* st_mode with one of the seven types */
 	uint32_t target_mode; /* of a link: that of where it leads, 0 for nowhere */
 	uint32_t uid, gid;
+	const char *metadata; /* name, value, name, value, each any bytes and a NUL; no name is empty */
+	size_t metadata_size; /* at most FILES_METADATA_MAX */
 };
 
 struct files_decoded {
@@ -34,6 +36,7 @@ struct files_decoded {
 	struct files_entry entry;
 	const char *path; /* of an event */
 	char texts[4][FILES_PATH_MAX];
+	char metadata[FILES_METADATA_MAX];
 };
 
 /* NULL, or what is wrong with a header: it says no type or no size that an answer can have. */

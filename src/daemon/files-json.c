@@ -37,6 +37,7 @@ void refuse_files(struct request *r, int error)
 	    {ENAMETOOLONG, PROBLEM_BAD_REQUEST, "the path is too long"},
 	    {EINVAL, PROBLEM_BAD_REQUEST, "the path or an argument is not good"},
 	    {ELOOP, PROBLEM_BAD_REQUEST, "there are too many links on the way"},
+	    {EOPNOTSUPP, PROBLEM_NOT_SUPPORTED, "the file system inside cannot do that"},
 	    {FILES_SHORT, PROBLEM_CONFLICT, "the file was changed meanwhile"},
 	    {EAGAIN, PROBLEM_BUSY, "too much is under way in this sandbox"},
 	};

@@ -38,6 +38,18 @@ scenario('a large file', async t => {
   assert.equal(Buffer.compare(Buffer.from(await s.files.read('large', { format: 'bytes' })), Buffer.from(data)), 0)
 })
 
+scenario('metadata', async t => {
+  const s = await sandbox(t, Sandbox)
+  const made = await s.files.write('a.txt', 'x', { metadata: { author: 'me', Purpose: 'a test' } })
+  assert.deepEqual(made.metadata, { author: 'me', purpose: 'a test' })
+  assert.deepEqual((await s.files.getInfo('a.txt')).metadata, { author: 'me', purpose: 'a test' })
+  assert.deepEqual((await s.files.rename('a.txt', 'b.txt')).metadata, { author: 'me', purpose: 'a test' })
+  assert.deepEqual((await s.files.list('.')).find(x => x.name === 'b.txt').metadata, { author: 'me', purpose: 'a test' })
+  await s.files.write('b.txt', 'y')
+  assert.equal((await s.files.getInfo('b.txt')).metadata, undefined)
+  await rejects(s.files.write('c.txt', 'x', { metadata: { big: 'v'.repeat(5000) } }), 'InvalidArgumentError')
+})
+
 scenario('what cannot be had', async t => {
   const s = await sandbox(t, Sandbox)
   await rejects(s.files.read('nowhere'), 'FileNotFoundError')

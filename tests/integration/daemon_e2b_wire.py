@@ -467,6 +467,56 @@ def test_entries_of_files(t):
     c.files("Stat", {"path": "~other/x"}, "invalid_argument")
 
 
+def test_metadata_stay_with_their_file(t):
+    c = one(t)
+
+    def put(path, status=200, body=b"x", kind="application/octet-stream", **metadata):
+        return c.s.envd("POST", "/files" + path, body, status, **{"Content-Type": kind, **{"X-Metadata-" + k: v for k, v in metadata.items()}}).json
+
+    def of(path):
+        return c.files("Stat", {"path": path})["entry"].get("metadata")
+
+    facts = {"name": "a.txt", "path": "/home/user/a.txt", "type": "file"}
+    t.equal(put("?path=a.txt", Author="Me & you", empty=""), [{**facts, "metadata": {"author": "Me & you", "empty": ""}}], "an upload")
+    t.equal(of("a.txt"), {"author": "Me & you", "empty": ""}, "Stat")
+    t.equal({e["name"]: e.get("metadata") for e in c.files("ListDir", {"path": "."})["entries"] if e["name"] == "a.txt"},
+            {"a.txt": {"author": "Me & you", "empty": ""}}, "ListDir")
+    t.equal(c.s.shell("python3 -c 'import os; print(os.getxattr(\"/home/user/a.txt\", \"user.e2b.author\"))'"), "b'Me & you'\n", "inside")
+    t.equal(put("?path=a.txt", other="1"), [{**facts, "metadata": {"other": "1"}}], "replaced as a whole")
+    c.s.shell("ln -s a.txt link; ln -s nowhere broken")
+    t.equal((of("link"), of("broken")), ({"other": "1"}, None), "links")
+    moved = c.files("Move", {"source": "a.txt", "destination": "sub/b.txt"})["entry"]
+    t.equal((moved["metadata"], of("sub/b.txt")), ({"other": "1"}, {"other": "1"}), "moved")
+    watch = c.stream("WatchDir", {"path": "sub", "includeEntry": True}, "filesystem.Filesystem")
+    t.equal(watch.message(), {"start": {}}, "watched")
+    put("?path=sub/c.txt", seen="yes")
+    t.equal(watch.message()["filesystem"]["entry"]["metadata"], {"seen": "yes"}, "a change comes with them")
+    parts = b"".join(b'--b\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\nx\r\n' % n for n in (b"1", b"2")) + b"--b--\r\n"
+    made = put("", body=parts, kind="multipart/form-data; boundary=b", k="v")
+    t.equal([m["metadata"] for m in made], [{"k": "v"}] * 2, "each file of a form")
+    t.equal(put("?path=sub/b.txt"), [{"name": "b.txt", "path": "/home/user/sub/b.txt", "type": "file"}], "none")
+    t.equal(of("sub/b.txt"), None, "clears")
+    t.equal(of("1"), {"k": "v"}, "others keep theirs")
+
+
+def test_metadata_are_bounded(t):
+    c = one(t)
+    names = {f"X-Metadata-{i}": "v" for i in range(65)}
+    for headers in ({"X-Metadata-": "v"}, {"X-Metadata-" + "n" * 247: "v"}, {"X-Metadata-n": "v" * 4096}, {"X-Metadata-a": "\xe9"}, {"X-Metadata-a": "1\t2"},
+                    {"X-Metadata-a": "1", "X-Metadata-A": "2"}, names):
+        r = c.s.envd("POST", "/files?path=x", b"x", 400, **{"Content-Type": "application/octet-stream", **headers})
+        t.equal((r.json["code"], "X-Metadata" in r.json["message"]), (400, True), r.json)
+    c.files("Stat", {"path": "x"}, "not_found")
+    most = {"X-Metadata-" + "n" * 246: "v" * 1850, "X-Metadata-m": "v" * 1999}
+    made = c.s.envd("POST", "/files?path=x", b"x", 200, **{"Content-Type": "application/octet-stream", **most}).json
+    t.equal(made[0]["metadata"], {k[11:]: v for k, v in most.items()}, "the most")
+    c.s.shell("python3 -c 'import os; [os.setxattr(\"x\", \"user.e2b.k%d\" % i, b\"\\xff\" * 1000) for i in range(60)]'; "
+              "python3 -c 'import os; os.setxattr(\"x\", \"user.e2b.\\xff\".encode(\"latin1\"), b\"a\\0b\"); os.setxattr(\".\", \"user.e2b.big\", b\"v\" * 60000)'")
+    entry = c.files("Stat", {"path": "x"})["entry"]
+    t.check(len(json.dumps(entry["metadata"])) < 20000, "what code inside has set is cut")
+    t.check("metadata" not in c.files("Stat", {"path": "."})["entry"], "and too large a value is left out")
+
+
 def test_directories_are_made_listed_moved_and_removed(t):
     c = one(t)
     t.equal(c.files("MakeDir", {"path": "d/e/f"})["entry"]["path"], "/home/user/d/e/f", "with its parents")

@@ -33,7 +33,7 @@ struct rig {
 };
 
 struct kept {
-	char *path, *target;
+	char *path, *target, *metadata;
 	char user[FILES_USER_MAX + 1], group[FILES_USER_MAX + 1];
 	struct files_entry entry; /* its pointers lead to the members above */
 };
@@ -70,6 +70,9 @@ static inline void keep(struct kept *k, const struct files_entry *e)
 	k->target = e->target != NULL ? xstrdup(e->target) : NULL;
 	(void) snprintf(k->user, sizeof k->user, "%s", e->user);
 	(void) snprintf(k->group, sizeof k->group, "%s", e->group);
+	k->metadata = xcalloc(1, e->metadata_size + 1);
+	memcpy(k->metadata, e->metadata, e->metadata_size);
+	k->entry.metadata = k->metadata;
 	k->entry.path = k->path;
 	k->entry.target = k->target;
 	k->entry.user = k->user;
@@ -138,6 +141,7 @@ static inline void forget_kept(struct kept *k)
 {
 	free(k->path);
 	free(k->target);
+	free(k->metadata);
 }
 
 /* Ready for the next call. */
@@ -358,4 +362,19 @@ static inline bool is_there(const struct rig *g, const char *name)
 	struct stat st;
 
 	return lstat(in_home(g, name), &st) == 0;
+}
+
+/* A folder on another file system, or skips. */
+static inline void other_home(const struct rig *g, char other[64])
+{
+	static const char *const places[] = {"/dev/shm", "/run", "/var/tmp"};
+	struct stat here, there;
+
+	assert_int_equal(stat(g->home, &here), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		(void) snprintf(other, 64, "%s/zwinger-test-files-XXXXXX", places[i]);
+		if (stat(places[i], &there) == 0 && there.st_dev != here.st_dev && mkdtemp(other) != NULL)
+			return;
+	}
+	skip();
 }

@@ -340,7 +340,12 @@ static void wrong_entries_end_the_line(void **state)
 	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .size = UINT64_MAX}, "/x", 2);
 	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .mtime_nsec = 1000000000}, "/x", 2);
 	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .reserved = 1}, "/x", 2);
-	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .reserved_too = 1}, "/x", 2);
+	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .metadata_size = 1}, "/x", 2);
+	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .metadata_size = 3}, "/xa\0b", 5);
+	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .metadata_size = 2}, "/xa\0", 4);
+	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .metadata_size = 3}, "/x\0b\0", 5);
+	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .metadata_size = 4}, "/xa\0b\0c", 7);
+	assert_wrong_stat(&(struct files_stat){.mode = file, .path_size = 2, .metadata_size = FILES_METADATA_MAX + 1}, "/x", 2);
 }
 
 static void wrong_ends_end_the_line(void **state)

@@ -228,21 +228,6 @@ static void things_are_moved(void **state)
 	assert_int_equal(ask_error(g, (struct files_ask){.type = FILES_MOVE, .path = "/", .other = "e/x"}), EBUSY);
 }
 
-/* A folder on another file system, or skips. */
-static void other_home(const struct rig *g, char other[64])
-{
-	static const char *const places[] = {"/dev/shm", "/run", "/var/tmp"};
-	struct stat here, there;
-
-	assert_int_equal(stat(g->home, &here), 0);
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		(void) snprintf(other, 64, "%s/zwinger-test-files-XXXXXX", places[i]);
-		if (stat(places[i], &there) == 0 && there.st_dev != here.st_dev && mkdtemp(other) != NULL)
-			return;
-	}
-	skip();
-}
-
 static void trees_are_moved_across_file_systems(void **state)
 {
 	struct rig *g = *state;

@@ -51,10 +51,10 @@ static size_t end(struct files *f, size_t start)
 
 /* ---- Entries. ---- */
 
-int describe(const char *path, bool real, struct described *ret)
+int describe(const char *path, unsigned flags, struct described *ret)
 {
 	ret->path = path;
-	ret->real = real;
+	ret->flags = flags;
 	return lstat(path, &ret->st) < 0 ? errno : 0;
 }
 
@@ -79,7 +79,7 @@ static size_t real_target(const char *path, char *ret)
 
 static size_t target_of(const struct described *d, char *ret)
 {
-	size_t size = d->real ? real_target(d->path, ret) : 0;
+	size_t size = (d->flags & FILES_REAL) != 0 ? real_target(d->path, ret) : 0;
 	ssize_t n;
 
 	if (size > 0)
@@ -102,7 +102,7 @@ static uint8_t cached_name(struct files *f, unsigned which, uint32_t id, const c
 
 static void add_entry(struct files *f, const struct described *d)
 {
-	char target[FILES_PATH_MAX];
+	char target[FILES_PATH_MAX], metadata[FILES_METADATA_MAX];
 	const char *user, *group;
 	struct stat followed;
 	struct files_stat s = {
@@ -121,11 +121,14 @@ static void add_entry(struct files *f, const struct described *d)
 	}
 	s.user_size = cached_name(f, 0, s.uid, &user);
 	s.group_size = cached_name(f, 1, s.gid, &group);
+	if ((d->flags & FILES_METADATA) != 0)
+		s.metadata_size = (uint16_t) metadata_read(d->path, -1, metadata);
 	add(f, &s, sizeof s);
 	add(f, d->path, s.path_size);
 	add(f, target, s.target_size);
 	add(f, user, s.user_size);
 	add(f, group, s.group_size);
+	add(f, metadata, s.metadata_size);
 }
 
 size_t answer_entry(struct files *f, const struct job *j, const struct described *d)

@@ -3,8 +3,9 @@
  * it: integers have the byte order of the machine.
  *
  * A folder comes before what lies in it, and FOLDER_END after that, since its time changes with every entry. A file's DATA follow
- * it in the order of their offsets; what no DATA says is a hole. Nothing in it is trusted: whoever unpacks does it behind the
- * walls of the sandbox that it is meant for, where a bad path leads to what code inside reaches anyhow. */
+ * it in the order of their offsets, behind its METADATA, if it has any; what no DATA says is a hole. Nothing in it is trusted:
+ * whoever unpacks does it behind the walls of the sandbox that it is meant for, where a bad path leads to what code inside
+ * reaches anyhow. */
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +18,8 @@ enum archive_type {
 	ARCHIVE_LINK,       /* text: the target */
 	ARCHIVE_SAME,       /* text: the path of a file before, of which this is another name */
 	ARCHIVE_FIFO,
-	ARCHIVE_END, /* the last record */
+	ARCHIVE_METADATA, /* size: of the names and values, as data; path: the folder or file of the record before */
+	ARCHIVE_END,      /* the last record */
 };
 
 /* Another one for each change of what is below. */

@@ -26,6 +26,10 @@
  *     PACK    path: a folder; fd: a pipe to write to          OPENED, then DONE, when the whole tree is in the pipe
  *     UNPACK  path: a folder; fd: a pipe to read from         OPENED, then, after COMMIT, DONE
  *
+ * Metadata of a file are names and values, as extended attributes user.e2b.NAME. A message has them as a row of texts, each with
+ * its NUL: name, value, name, value... (FILES_METADATA says when.) A file keeps them when it is moved, copied or packed, and a
+ * WRITE replaces all of them: what takes the place of a file has those of the request alone.
+ *
  * Paths are bytes without NUL, absolute or relative to HOME; "." and ".." and doubled slashes are resolved by the text alone.
  * Paths in answers are absolute. Errors are errno values of the operation, and FILES_NOT_REGULAR and its like. Integers have the
  * byte order of the machine; nothing is padded. */
@@ -37,15 +41,17 @@
 #define FILES_ANSWER_FD 1
 
 enum {
-	FILES_PATH_MAX = 4096,     /* with the NUL that is not sent */
-	FILES_USER_MAX = 32,       /* bytes of a user's or group's name */
-	FILES_WHOLE_MAX = 65536,   /* data of one WRITE message */
-	FILES_LIST_MAX = 1000,     /* entries of one LIST */
-	FILES_LIST_BYTES = 262144, /* about as many bytes of entries end a LIST early */
-	FILES_DEPTH_MAX = 64,      /* of LIST */
-	FILES_BODY_MAX = 13312,    /* of an answer */
-	FILES_JOBS_MAX = 64,       /* requests at once; more are answered EAGAIN */
-	FILES_WATCH_FOLDERS = 8192 /* of one WATCH; more are not watched, which an overflow event says */
+	FILES_PATH_MAX = 4096,         /* with the NUL that is not sent */
+	FILES_USER_MAX = 32,           /* bytes of a user's or group's name */
+	FILES_WHOLE_MAX = 65536,       /* data of one WRITE message */
+	FILES_LIST_MAX = 1000,         /* entries of one LIST */
+	FILES_LIST_BYTES = 262144,     /* about as many bytes of entries end a LIST early */
+	FILES_DEPTH_MAX = 64,          /* of LIST */
+	FILES_METADATA_MAX = 4608,     /* bytes of one file's names and values, with their NULs */
+	FILES_METADATA_NAME_MAX = 246, /* bytes of a name, without its NUL: what the file system has room for behind user.e2b. */
+	FILES_BODY_MAX = 17920,        /* of an answer */
+	FILES_JOBS_MAX = 64,           /* requests at once; more are answered EAGAIN */
+	FILES_WATCH_FOLDERS = 8192     /* of one WATCH; more are not watched, which an overflow event says */
 };
 
 enum files_type {
@@ -77,7 +83,9 @@ enum files_flags {
 	FILES_RECURSIVE = 32, /* REMOVE, WATCH */
 	FILES_ENTRIES = 64,   /* WATCH: events come with the entry */
 	FILES_REAL = 128,     /* STAT, LIST, WATCH: a link's target is told as the path that it leads to in the end, if any */
-	FILES_FLAGS = 255,
+	FILES_METADATA =
+	    256, /* WRITE: the file gets metadata. What tells entries: they come with theirs (of a link: its target's) */
+	FILES_FLAGS = 511,
 };
 
 /* Errors beside those of errno.h. */
@@ -87,7 +95,7 @@ enum files_error {
 	FILES_SHORT,              /* READ: the file has become shorter; WRITE: fewer or more bytes came than COMMIT says */
 };
 
-/* Then `path`, `other`, `data`. */
+/* Then `path`, `other`, the metadata, `data`. */
 struct files_request {
 	uint32_t id; /* COMMIT, CANCEL: of the request that is meant */
 	uint16_t type, flags;
@@ -95,7 +103,8 @@ struct files_request {
 	uint32_t limit, depth;
 	uint16_t path_size, other_size;
 	uint32_t data_size;
-	uint32_t reserved; /* 0 */
+	uint16_t metadata_size; /* of WRITE with FILES_METADATA */
+	uint16_t reserved;      /* 0 */
 	uint64_t offset, length;
 };
 
@@ -106,7 +115,7 @@ struct files_answer {
 	uint32_t id;
 };
 
-/* Then path, target, user, group. Times are those of lstat(2): a link is described, not followed. */
+/* Then path, target, user, group, metadata. Times are those of lstat(2): a link is described, not followed. */
 struct files_stat {
 	uint64_t size;
 	int64_t mtime; /* seconds since 1970 */
@@ -116,8 +125,8 @@ struct files_stat {
 	uint32_t uid, gid;
 	uint16_t path_size, target_size;
 	uint8_t user_size, group_size; /* 0: no name known */
-	uint16_t reserved;             /* 0 */
-	uint32_t reserved_too;         /* 0 */
+	uint16_t metadata_size;
+	uint32_t reserved; /* 0 */
 };
 
 /* Then, of READ, the entry (of what was opened: links are followed). */

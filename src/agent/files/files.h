@@ -42,6 +42,8 @@ struct job {
 	size_t state_size;
 	const char *data; /* with FILES_WHOLE, during the first step */
 	size_t data_size;
+	const char *metadata; /* of WRITE, during the first step */
+	size_t metadata_size;
 	char path[FILES_PATH_MAX];  /* clean, absolute */
 	char other[FILES_PATH_MAX]; /* clean, absolute, or "" */
 	char final[FILES_PATH_MAX]; /* WRITE: the path with links followed */
@@ -68,7 +70,7 @@ struct files {
 	char out[65536];
 	union {
 		struct files_request head;
-		char bytes[sizeof(struct files_request) + 2 * FILES_PATH_MAX + FILES_WHOLE_MAX];
+		char bytes[sizeof(struct files_request) + 2 * FILES_PATH_MAX + FILES_METADATA_MAX + FILES_WHOLE_MAX];
 	} in;
 	char piece[65536]; /* of a file or folder, within one step */
 };
@@ -106,15 +108,15 @@ void close_fd(int *fd);
 
 /* ---- Answers (answer.c). All end the program when nobody reads any more. ---- */
 
-/* What an entry is made of; `path` is told as given. `real`: see FILES_REAL. */
+/* What an entry is made of; `path` is told as given. `flags`: FILES_REAL, FILES_METADATA. */
 struct described {
 	const char *path;
 	struct stat st;
-	bool real;
+	unsigned flags;
 };
 
 /* lstat(2) of j->path below a clean path. */
-int describe(const char *path, bool real, struct described *ret);
+int describe(const char *path, unsigned flags, struct described *ret);
 /* Each returns STEP_DONE. */
 enum step done(struct files *f, const struct job *j, int error);
 enum step done_with(struct files *f, const struct job *j, int error, uint32_t flags, const struct described *d);
@@ -132,6 +134,15 @@ void answer_flush(struct files *f);
 size_t user_name(uint32_t uid, char *ret);
 size_t group_name(uint32_t gid, char *ret);
 int user_find(const char *name, uint32_t *ret_uid, uint32_t *ret_gid);
+
+/* ---- Metadata (metadata.c), as files-protocol.h has them. ---- */
+
+/* What `path` leads to has, or what `fd` is (`path` NULL), into `ret` of FILES_METADATA_MAX bytes; the size, 0 for none. What
+ * code inside has set beyond the bounds, or with a NUL in it, is left out. */
+size_t metadata_read(const char *path, int fd, char *ret);
+/* Gives a file that has none its metadata. EOPNOTSUPP: its file system has no room for such a thing. EINVAL: they are none. */
+int metadata_write(int fd, const char *set, size_t size);
+int metadata_copy(int from, int to);
 
 /* ---- Paths (path.c). ---- */
 

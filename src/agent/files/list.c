@@ -198,7 +198,7 @@ static bool tell_next(struct files *f, struct list *l, struct job *j)
 		return true;
 	}
 	l->path[v->path_size] = '\0';
-	if (path_join(l->path, name, l->path) != 0 || describe(l->path, (j->flags & FILES_REAL) != 0, &d) != 0) {
+	if (path_join(l->path, name, l->path) != 0 || describe(l->path, j->flags, &d) != 0) {
 		v->next++; /* gone meanwhile, or out of reach by name */
 		return true;
 	}

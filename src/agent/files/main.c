@@ -152,8 +152,8 @@ static int take_paths(struct files *f, struct job *j, const struct files_request
 static bool is_well_formed(const struct files_request *r, size_t size)
 {
 	return size >= sizeof *r && r->type >= FILES_READ && r->type <= FILES_UNPACK && r->path_size < FILES_PATH_MAX &&
-	       r->other_size < FILES_PATH_MAX && r->data_size <= FILES_WHOLE_MAX &&
-	       size == sizeof *r + r->path_size + r->other_size + r->data_size;
+	       r->other_size < FILES_PATH_MAX && r->data_size <= FILES_WHOLE_MAX && r->metadata_size <= FILES_METADATA_MAX &&
+	       size == sizeof *r + r->path_size + r->other_size + r->metadata_size + r->data_size;
 }
 
 /* Takes the pipe over. */
@@ -177,7 +177,9 @@ static void start_job(struct files *f, const struct files_request *r, int pipe)
 	j->offset = r->offset;
 	j->length = r->length;
 	j->pipe = pipe;
-	j->data = f->in.bytes + sizeof *r + r->path_size + r->other_size;
+	j->metadata = f->in.bytes + sizeof *r + r->path_size + r->other_size;
+	j->metadata_size = r->metadata_size;
+	j->data = j->metadata + j->metadata_size;
 	j->data_size = r->data_size;
 	error = take_paths(f, j, r);
 	wants_pipe = operation_of(j)->takes_pipe && (j->flags & FILES_WHOLE) == 0;

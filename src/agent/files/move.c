@@ -1,5 +1,5 @@
 /* MOVE: rename(2), or across file systems a copy beside the destination, which takes its place when it is whole, and the removal
- * of the source. A copy keeps kinds, modes and times; of files that have several names inside it makes several. */
+ * of the source. A copy keeps kinds, modes, times and metadata; of files that have several names inside it makes several. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -123,8 +123,10 @@ static int copy_one(struct move *m, int from, const char *name, int to, const ch
 static int end_file(struct move *m)
 {
 	/* The size last: the file may end in a hole. */
-	int error = ftruncate(m->to, lseek(m->to, 0, SEEK_CUR)) < 0 ? errno : keep_times(m->to, &m->st);
+	int error = ftruncate(m->to, lseek(m->to, 0, SEEK_CUR)) < 0 ? errno : metadata_copy(m->from, m->to);
 
+	if (error == 0)
+		error = keep_times(m->to, &m->st);
 	close_fd(&m->from);
 	close_fd(&m->to);
 	return error;
@@ -177,8 +179,10 @@ static int copy_piece(struct files *f, struct move *m)
 static int leave_folder(struct move *m)
 {
 	size_t at = --m->depth;
-	int error = keep_times(m->levels[at].to, &m->levels[at].st);
+	int error = metadata_copy(m->levels[at].from, m->levels[at].to);
 
+	if (error == 0)
+		error = keep_times(m->levels[at].to, &m->levels[at].st);
 	close_fd(&m->levels[at].from);
 	close_fd(&m->levels[at].to);
 	return error;
@@ -243,7 +247,7 @@ static enum step told(struct files *f, struct job *j, int error)
 	struct described d;
 
 	if (error == 0)
-		error = describe(j->other, false, &d);
+		error = describe(j->other, j->flags, &d);
 	return error != 0 ? done(f, j, error) : done_with(f, j, 0, 0, &d);
 }
 

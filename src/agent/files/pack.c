@@ -64,6 +64,19 @@ static void put_record(struct pack *p, struct archive_head *h, const char *text)
 	put(p, text, h->text_size);
 }
 
+/* Of what was put last. */
+static void put_metadata(struct pack *p, int fd)
+{
+	struct archive_head h = {.type = ARCHIVE_METADATA};
+	char set[FILES_METADATA_MAX];
+
+	h.size = metadata_read(NULL, fd, set);
+	if (h.size == 0)
+		return;
+	put_record(p, &h, "");
+	put(p, set, (size_t) h.size);
+}
+
 /* ---- Opening. What its owner may not read is packed all the same, as its owner could do: its mode is wider meanwhile. ---- */
 
 static int open_once(int parent, const char *name, int flags, int *ret)
@@ -139,6 +152,8 @@ static int add_file(struct pack *p, struct job *j, int parent, const char *name,
 	h = head_of(first != NULL ? ARCHIVE_SAME : ARCHIVE_FILE, st);
 	h.size = (uint64_t) st->st_size;
 	put_record(p, &h, first != NULL ? first : "");
+	if (first == NULL)
+		put_metadata(p, j->file);
 	p->size = h.size;
 	p->at = 0;
 	if (first != NULL)
@@ -184,6 +199,7 @@ static int enter(struct pack *p, int parent, const char *name, const struct stat
 	}
 	h = head_of(ARCHIVE_FOLDER, &v->st);
 	put_record(p, &h, "");
+	put_metadata(p, v->fd);
 	v->path_size = strlen(p->path);
 	v->next = 0;
 	p->depth++;

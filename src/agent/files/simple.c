@@ -8,7 +8,7 @@
 enum step stat_step(struct files *f, struct job *j)
 {
 	struct described d;
-	int error = describe(j->path, (j->flags & FILES_REAL) != 0, &d);
+	int error = describe(j->path, j->flags, &d);
 
 	return error != 0 ? done(f, j, error) : done_with(f, j, 0, 0, &d);
 }
@@ -49,7 +49,7 @@ enum step mkdir_step(struct files *f, struct job *j)
 	int error = make_folder(j, &created);
 
 	if (error == 0)
-		error = describe(j->path, false, &d);
+		error = describe(j->path, j->flags, &d);
 	return error != 0 ? done(f, j, error) : done_with(f, j, 0, created ? FILES_DONE_CREATED : 0, &d);
 }
 

@@ -26,22 +26,31 @@ static struct timespec time_of(const struct archive_head *h)
 
 /* ---- One record. ---- */
 
+static uint64_t data_size(const struct archive_head *h)
+{
+	return h->type == ARCHIVE_DATA || h->type == ARCHIVE_METADATA ? h->size : 0;
+}
+
+/* Of a head whose data have been found to be few enough. */
+static size_t record_size(const struct archive_head *h)
+{
+	return sizeof *h + h->path_size + h->text_size + (size_t) data_size(h);
+}
+
 /* EAGAIN: it is not whole yet. EINVAL: it is none. */
 static int take_record(struct unpack *u, struct archive_head *h, const char **ret_data)
 {
-	size_t size = sizeof *h;
 	const char *at = u->in + u->begin + sizeof *h;
 
-	if (u->have < size)
+	if (u->have < sizeof *h)
 		return EAGAIN;
 	memcpy(h, u->in + u->begin, sizeof *h);
 	if (h->path_size >= FILES_PATH_MAX || h->text_size >= FILES_PATH_MAX || h->reserved != 0 || h->mtime_nsec >= 1000000000 ||
 	    h->size > INT64_MAX || h->offset > INT64_MAX - ARCHIVE_DATA_MAX || (h->mode & ~ARCHIVE_MODE) != 0)
 		return EINVAL;
-	if (h->type == ARCHIVE_DATA && h->size > ARCHIVE_DATA_MAX)
+	if (data_size(h) > (h->type == ARCHIVE_DATA ? ARCHIVE_DATA_MAX : FILES_METADATA_MAX))
 		return EINVAL;
-	size += (size_t) h->path_size + h->text_size + (h->type == ARCHIVE_DATA ? (size_t) h->size : 0);
-	if (u->have < size)
+	if (u->have < record_size(h))
 		return EAGAIN;
 	if (memchr(at, '\0', (size_t) h->path_size + h->text_size) != NULL)
 		return EINVAL;
@@ -51,11 +60,6 @@ static int take_record(struct unpack *u, struct archive_head *h, const char **re
 	u->text[h->text_size] = '\0';
 	*ret_data = at + h->path_size + h->text_size;
 	return 0;
-}
-
-static size_t record_size(const struct archive_head *h)
-{
-	return sizeof *h + h->path_size + h->text_size + (h->type == ARCHIVE_DATA ? (size_t) h->size : 0);
 }
 
 static void finish_file(struct unpack *u, struct job *j)
@@ -151,12 +155,30 @@ static int make_other(struct unpack *u, struct job *j, const struct archive_head
 	return 0;
 }
 
+static int set_metadata(const struct unpack *u, const struct job *j, const struct archive_head *h, const char *data)
+{
+	int fd, error;
+
+	if (j->file >= 0)
+		return metadata_write(j->file, data, (size_t) h->size);
+	if (h->path_size == 0 || u->path[0] == '/')
+		return EINVAL;
+	fd = openat(j->folder, u->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	error = metadata_write(fd, data, (size_t) h->size);
+	close_fd(&fd);
+	return error;
+}
+
 static int take(struct unpack *u, struct job *j, const struct archive_head *h, const char *data)
 {
 	if (u->complete)
 		return EINVAL;
 	if (h->type == ARCHIVE_DATA)
 		return write_data(j, h, data);
+	if (h->type == ARCHIVE_METADATA)
+		return set_metadata(u, j, h, data);
 	finish_file(u, j);
 	if (h->type == ARCHIVE_END) {
 		u->complete = true;

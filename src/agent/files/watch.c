@@ -101,7 +101,7 @@ static void tell(struct files *f, struct job *j, enum files_event_kind kind, siz
 
 	if (path == NULL)
 		return;
-	wanted = wanted && describe(path, (j->flags & FILES_REAL) != 0, &d) == 0;
+	wanted = wanted && describe(path, j->flags, &d) == 0;
 	answer_event(f, j, kind, path, folder, wanted ? &d : NULL);
 }
 

@@ -139,6 +139,8 @@ static enum step start(struct files *f, struct job *j)
 {
 	int error = prepare(j);
 
+	if (error == 0 && (j->flags & FILES_METADATA) != 0)
+		error = metadata_write(j->file, j->metadata, j->metadata_size);
 	if (error == 0 && (j->flags & FILES_WHOLE) != 0)
 		error = write_piece(j, j->data, j->data_size);
 	if (error != 0)

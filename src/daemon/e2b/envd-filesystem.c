@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "daemon/e2b/envd.h"
+#include "daemon/e2b/file-metadata.h"
 #include "daemon/files-client.h"
 #include "daemon/sandbox-files.h"
 #include "sandbox/encode.h"
@@ -27,7 +28,7 @@ static enum connect_code code_of(int error)
 	    {EROFS, CONNECT_PERMISSION_DENIED},   {EEXIST, CONNECT_ALREADY_EXISTS},     {ENOTDIR, CONNECT_INVALID_ARGUMENT},
 	    {EISDIR, CONNECT_INVALID_ARGUMENT},   {EINVAL, CONNECT_INVALID_ARGUMENT},   {ENAMETOOLONG, CONNECT_INVALID_ARGUMENT},
 	    {ELOOP, CONNECT_INVALID_ARGUMENT},    {ENOSPC, CONNECT_RESOURCE_EXHAUSTED}, {EDQUOT, CONNECT_RESOURCE_EXHAUSTED},
-	    {EAGAIN, CONNECT_RESOURCE_EXHAUSTED}, {ESHUTDOWN, CONNECT_UNAVAILABLE},
+	    {EAGAIN, CONNECT_RESOURCE_EXHAUSTED}, {EOPNOTSUPP, CONNECT_UNIMPLEMENTED},  {ESHUTDOWN, CONNECT_UNAVAILABLE},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -113,6 +114,8 @@ static json_t *entry_to_json(const struct files_entry *e)
 		      owner_of(e->group, e->gid), "modifiedTime", time_of(e));
 	if (target != NULL)
 		(void) json_object_set_new(o, "symlinkTarget", json_string(target));
+	if (e->metadata_size > 0)
+		(void) json_object_set_new(o, "metadata", file_metadata_to_json(e->metadata, e->metadata_size));
 	return o;
 }
 
@@ -203,7 +206,7 @@ static void told_entry(void *ctx, const struct files_end *end)
 static void stat_path(const struct envd_call *c)
 {
 	static const struct files_callbacks callbacks = {.end = told_entry};
-	struct files_ask ask = {.type = FILES_STAT, .flags = FILES_REAL, .path = path_of(c, "path", false)};
+	struct files_ask ask = {.type = FILES_STAT, .flags = FILES_REAL | FILES_METADATA, .path = path_of(c, "path", false)};
 
 	op_ask(c, &ask, &callbacks);
 }
@@ -223,7 +226,7 @@ static void made_directory(void *ctx, const struct files_end *end)
 static void make_directory(const struct envd_call *c)
 {
 	static const struct files_callbacks callbacks = {.end = made_directory};
-	struct files_ask ask = {.type = FILES_MKDIR, .path = path_of(c, "path", false)};
+	struct files_ask ask = {.type = FILES_MKDIR, .flags = FILES_METADATA, .path = path_of(c, "path", false)};
 
 	op_ask(c, &ask, &callbacks);
 }
@@ -231,7 +234,7 @@ static void make_directory(const struct envd_call *c)
 static void move(const struct envd_call *c)
 {
 	static const struct files_callbacks callbacks = {.end = told_entry};
-	struct files_ask ask = {.type = FILES_MOVE, .flags = FILES_REPLACE, .path = path_of(c, "source", false)};
+	struct files_ask ask = {.type = FILES_MOVE, .flags = FILES_REPLACE | FILES_METADATA, .path = path_of(c, "source", false)};
 
 	if (ask.path == NULL)
 		return;
@@ -313,7 +316,7 @@ static void list_directory(const struct envd_call *c)
 			 .path = xstrdup(path),
 			 .list = json_array(),
 			 .ask = {.type = FILES_LIST,
-				 .flags = FILES_REAL,
+				 .flags = FILES_REAL | FILES_METADATA,
 				 .path_size = strlen(path),
 				 .limit = FILES_LIST_MAX,
 				 .depth = depth < 1                 ? 1
@@ -463,7 +466,7 @@ static void watch_directory(const struct envd_call *c)
 	if (json_is_true(json_object_get(c->message, "recursive")))
 		ask.flags |= FILES_RECURSIVE;
 	if (json_is_true(json_object_get(c->message, "includeEntry")))
-		ask.flags |= FILES_ENTRIES | FILES_REAL;
+		ask.flags |= FILES_ENTRIES | FILES_REAL | FILES_METADATA;
 	ask.path_size = strlen(ask.path);
 	client = sandbox_files(c->sandbox);
 	w = xcalloc(1, sizeof *w);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/e2b/e2b.h"
+#include "daemon/e2b/file-metadata.h"
 #include "daemon/e2b/multipart.h"
 #include "daemon/files-client.h"
 #include "daemon/sandbox-files.h"
@@ -40,7 +41,8 @@ struct upload {
 	struct evbuffer *in, *data;
 	struct multipart multipart;
 	struct inflate *inflate;
-	const char *path; /* of the query, as zwinger-files takes it; NULL: each part says its own */
+	const char *path;              /* of the query, as zwinger-files takes it; NULL: each part says its own */
+	struct file_metadata metadata; /* of each file */
 	json_t *results, *seen;
 };
 
@@ -85,6 +87,8 @@ static bool upload_failed(struct upload *u, int error)
 {
 	struct request *r = u->request;
 
+	if (error == EOPNOTSUPP && u->metadata.size > 0)
+		return upload_refuse(u, 501, "the file system that it lies on inside keeps no metadata; leave X-Metadata- out");
 	upload_free(u);
 	refuse_files(r, error);
 	return false;
@@ -128,12 +132,15 @@ static void opened(void *ctx, int fd, const struct files_opened *range, const st
 }
 
 /* What clients compare: exactly these members. */
-static json_t *result_of(const struct files_entry *e)
+static json_t *result_of(const struct upload *u, const struct files_entry *e)
 {
 	cleanup_free char *path = encode_text(e->path);
 	const char *slash = strrchr(path, '/');
+	json_t *o = json_pack("{ss ss ss}", "name", slash != NULL ? slash + 1 : path, "path", path, "type", "file");
 
-	return json_pack("{ss ss ss}", "name", slash != NULL ? slash + 1 : path, "path", path, "type", "file");
+	if (u->metadata.size > 0)
+		(void) json_object_set_new(o, "metadata", file_metadata_to_json(u->metadata.set, u->metadata.size));
+	return o;
 }
 
 static void written(void *ctx, const struct files_end *end)
@@ -151,7 +158,7 @@ static void written(void *ctx, const struct files_end *end)
 		return;
 	}
 	(void) json_object_set_new(u->seen, end->entry->path, json_true());
-	(void) json_array_append_new(u->results, result_of(end->entry));
+	(void) json_array_append_new(u->results, result_of(u, end->entry));
 	u->phase = PHASE_NONE;
 	work(u);
 }
@@ -159,7 +166,11 @@ static void written(void *ctx, const struct files_end *end)
 static bool begin_file(struct upload *u, const char *path)
 {
 	static const struct files_callbacks callbacks = {.opened = opened, .end = written};
-	struct files_ask ask = {.type = FILES_WRITE, .path = path};
+	struct files_ask ask = {.type = FILES_WRITE,
+				.flags = FILES_METADATA,
+				.path = path,
+				.metadata = u->metadata.set,
+				.metadata_size = u->metadata.size};
 	int r;
 
 	if (path == NULL)
@@ -325,30 +336,30 @@ static bool read_encoding(struct request *r, bool *ret_gzip)
 	return false;
 }
 
-static bool has_metadata(const struct request *r)
+static bool read_metadata(struct request *r, struct file_metadata *ret)
 {
-	const char *name, *value;
+	static const char prefix[] = "x-metadata-";
+	const char *name, *value, *why = NULL;
 
-	for (size_t i = 0; request_header_at(r, i, &name, &value); i++)
-		if (strncasecmp(name, "x-metadata-", 11) == 0)
-			return true;
-	return false;
+	for (size_t i = 0; why == NULL && request_header_at(r, i, &name, &value); i++)
+		if (strncasecmp(name, prefix, sizeof prefix - 1) == 0)
+			why = file_metadata_add(ret, name + sizeof prefix - 1, value);
+	if (why != NULL)
+		e2b_refuse(r, 400, "X-Metadata-: %s", why);
+	return why == NULL;
 }
 
 static void upload(struct request *r, struct sandbox *s, const char *path)
 {
+	struct file_metadata metadata = {0};
 	struct multipart multipart;
 	bool many = multipart_begin(&multipart, request_header(r, "content-type")), gzip;
 	struct files_client *client;
 	struct inflate *inflate;
 	struct upload *u;
 
-	if (!read_encoding(r, &gzip))
+	if (!read_encoding(r, &gzip) || !read_metadata(r, &metadata))
 		return;
-	if (has_metadata(r)) {
-		e2b_refuse(r, 501, "metadata of files is not supported");
-		return;
-	}
 	if ((!many && path == NULL) || (many && gzip)) {
 		e2b_refuse(r, 400, many ? "a multipart body cannot be encoded" : "path: expected one in the query");
 		return;
@@ -373,6 +384,7 @@ static void upload(struct request *r, struct sandbox *s, const char *path)
 			     .gzip = gzip,
 			     .multipart = multipart,
 			     .path = path,
+			     .metadata = metadata,
 			     .in = evbuffer_new(),
 			     .data = evbuffer_new(),
 			     .inflate = inflate,
