@@ -1,6 +1,7 @@
 /* /v1/sandboxes/{id}/processes. */
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -146,60 +147,76 @@ static void get_output(struct request *r)
 
 /* ---- Input. ---- */
 
-static void input_moved(void *arg)
+/* One request at a time writes to a process, so that no two of them are mixed. */
+struct typing {
+	struct input_writer writer;
+	struct request *request;
+	struct process *process;
+	bool eof, whole;
+};
+
+static void typing_end(struct typing *y)
 {
-	request_read_more(arg);
+	process_input_forget(&y->writer);
+	process_hold(y->process, false);
+	free(y);
 }
 
-/* One request at a time; as long as it lasts the record of the process stays. */
-static void hold(struct process *p, bool on)
+static void refuse_input(struct request *r)
 {
-	p->held = on;
-	if (on)
-		p->sandbox->holds++;
+	refuse(r, PROBLEM_CONFLICT, "start it with \"stdin\": true", "the process has no standard input, or no longer one");
+}
+
+static void input_taken(struct input_writer *w, int error)
+{
+	struct typing *y = (struct typing *) w; /* its first member */
+	struct request *r = y->request;
+	bool whole = y->whole;
+
+	if (error == 0 && !whole) {
+		request_read_more(r);
+		return;
+	}
+	typing_end(y);
+	if (error == 0)
+		respond_empty(r, 204);
+	else if (error == -EPIPE)
+		refuse_input(r);
 	else
-		p->sandbox->holds--;
-	if (!on)
-		process_on_input_moved(p, NULL, NULL);
+		refuse(r, PROBLEM_BUSY, "try again", "too many requests write to this process");
 }
 
 static void input_take(struct request *r, struct evbuffer *content, enum body_event event)
 {
-	struct process *p = r->data;
-	bool eof = event == BODY_WHOLE && r->params[3] != NULL;
-	int error;
+	struct typing *y = r->data;
 
 	if (event == BODY_BROKEN) {
-		hold(p, false);
+		typing_end(y);
 		refuse_body(r);
 		return;
 	}
-	if (process_input_waiting(p) >= STREAM_ROOM && event == BODY_MORE) {
-		process_on_input_moved(p, input_moved, r);
-		return;
-	}
-	error = process_write(p, content, eof);
-	if (error < 0) {
-		hold(p, false);
-		refuse(r, PROBLEM_CONFLICT, NULL, "the process has no standard input, or no longer one");
-		return;
-	}
-	if (event == BODY_WHOLE) {
-		hold(p, false);
-		respond_empty(r, 204);
-	}
+	y->whole = event == BODY_WHOLE;
+	y->writer.data = content; /* what the process does not take yet stays there, and stops the client */
+	y->writer.eof = y->whole && y->eof;
+	process_input(y->process, &y->writer);
+}
+
+static void input_gone(struct request *r)
+{
+	typing_end(r->data);
+	request_reset(r);
 }
 
 static void post_stdin(struct request *r)
 {
 	struct process *p = process_of(r);
+	struct typing *y;
 	bool eof;
 
 	if (p == NULL || !request_query_bool(r, "eof", false, &eof))
 		return;
-	if (p->state == PROCESS_ENDED || p->in < 0 || p->in_eof) {
-		refuse(r, PROBLEM_CONFLICT, "start it with \"stdin\": true",
-		       "the process has no standard input, or no longer one");
+	if (!process_takes_input(p)) {
+		refuse_input(r);
 		return;
 	}
 	if (p->sandbox->state == SANDBOX_PAUSED) {
@@ -210,9 +227,11 @@ static void post_stdin(struct request *r)
 		refuse(r, PROBLEM_CONFLICT, "wait for the other request", "another request writes to this process");
 		return;
 	}
-	r->data = p;
-	hold(p, true);
-	r->params[3] = eof ? "eof" : NULL; /* the route has two parameters */
+	y = xcalloc(1, sizeof *y);
+	*y = (struct typing){.writer = {.done = input_taken}, .request = r, .process = p, .eof = eof};
+	process_hold(p, true);
+	r->data = y;
+	request_on_gone(r, input_gone);
 	request_read(r, input_take);
 }
 

@@ -15,7 +15,7 @@
 #include "daemon/sandbox.h"
 #include "policy/text.h"
 
-enum { RECORDS_MIN = 64, INPUT_ROOM = 64 * 1024 };
+enum { RECORDS_MIN = 64 };
 
 #define RECORD_KEEP (60 * USEC_PER_SEC)
 
@@ -48,84 +48,6 @@ static void destroy(struct process *p)
 	free(p);
 }
 
-/* ---- Standard input. ---- */
-
-static void close_input(struct process *p)
-{
-	if (p->in_event != NULL)
-		event_free(p->in_event);
-	p->in_event = NULL;
-	fd_close(&p->in);
-	(void) evbuffer_drain(p->input, evbuffer_get_length(p->input));
-}
-
-static void tell_moved(struct process *p)
-{
-	void (*moved)(void *arg) = p->in_moved;
-
-	if (moved == NULL || (p->in >= 0 && evbuffer_get_length(p->input) >= INPUT_ROOM))
-		return;
-	p->in_moved = NULL;
-	moved(p->in_arg);
-}
-
-static void write_input(struct process *p)
-{
-	while (p->in >= 0 && evbuffer_get_length(p->input) > 0) {
-		int n = evbuffer_write(p->input, p->in);
-
-		if (n < 0 && errno == EAGAIN) {
-			(void) event_add(p->in_event, NULL); /* else it waits for the next write */
-			break;
-		}
-		if (n <= 0)
-			close_input(p); /* nobody reads any more */
-	}
-	if (p->in >= 0 && p->in_eof && evbuffer_get_length(p->input) == 0)
-		close_input(p);
-	tell_moved(p);
-}
-
-static void on_input(evutil_socket_t fd, short what, void *arg)
-{
-	(void) fd;
-	(void) what;
-	write_input(arg);
-}
-
-int process_write(struct process *p, struct evbuffer *data, bool eof)
-{
-	static const char end_of_transmission = 4;
-
-	if (p->state == PROCESS_ENDED || p->in < 0 || p->in_eof)
-		return -EPIPE;
-	(void) evbuffer_add_buffer(p->input, data);
-	if (eof && p->tty)
-		(void) evbuffer_add(p->input, &end_of_transmission, 1); /* a terminal has no end to close */
-	p->in_eof = eof && !p->tty;
-	write_input(p);
-	return 0;
-}
-
-size_t process_input_waiting(const struct process *p)
-{
-	return p->in >= 0 ? evbuffer_get_length(p->input) : 0;
-}
-
-void process_on_input_moved(struct process *p, void (*moved)(void *arg), void *arg)
-{
-	p->in_moved = moved;
-	p->in_arg = arg;
-}
-
-static int open_input(struct process *p, int fd)
-{
-	p->in = fd;
-	(void) fd_nonblock(fd);
-	p->in_event = event_new(event_get_base(p->sandbox->timer), fd, EV_WRITE, on_input, p);
-	return p->in_event != NULL ? 0 : -ENOMEM;
-}
-
 /* ---- The end. ---- */
 
 static void finish(struct process *p, const json_t *m)
@@ -138,8 +60,7 @@ static void finish(struct process *p, const json_t *m)
 	p->state = PROCESS_ENDED;
 	p->ended = now_realtime();
 	p->exit = m != NULL ? json_incref((json_t *) (uintptr_t) m) : NULL;
-	close_input(p);
-	tell_moved(p);
+	process_input_close(p);
 	p->on_ended = NULL;
 	if (!p->failed)
 		sandbox_event(p->sandbox, "process_ended",
@@ -175,7 +96,7 @@ static void started(struct process *p, const json_t *m, int *fd)
 	if (p->tty && *fd >= 0) {
 		input = fcntl(*fd, F_DUPFD_CLOEXEC, 3);
 		if (input >= 0)
-			(void) open_input(p, input); /* without it there is no input */
+			(void) process_input_open(p, input); /* without it there is no input */
 		(void) process_streams_open(p, fd, 1);
 		*fd = -EBADF;
 	}
@@ -185,7 +106,7 @@ static void started(struct process *p, const json_t *m, int *fd)
 	if (call != NULL)
 		call(p->arg, p);
 	if (p->state == PROCESS_RUNNING)
-		write_input(p);
+		process_input_begin(p);
 }
 
 /* The shell line is meant for /bin/bash, and for sh where that is not. */
@@ -254,7 +175,7 @@ static int launch(struct process *p)
 	}
 	/* Without input: a pipe whose other end is closed, which is the end of the input. */
 	if (r == 0 && !p->tty && (p->keep_input || evbuffer_get_length(p->input) > 0))
-		r = open_input(p, take_fd(&e.in[1]));
+		r = process_input_open(p, take_fd(&e.in[1]));
 	if (r == 0) {
 		const int theirs[] = {e.in[0], e.out[1], e.err[1]};
 

@@ -69,9 +69,8 @@ struct process {
 	int in;
 	struct event *in_event;
 	struct evbuffer *input;
-	bool in_eof, held;
-	void (*in_moved)(void *arg);
-	void *in_arg;
+	bool in_eof, moving, held;
+	struct input_writer *writers; /* in their order */
 	struct chunk *first, *last;
 	uint64_t next_number, kept, added, passed, dropped; /* bytes, but for the number; passed: the most a reader had */
 	size_t chunk_count;
@@ -95,11 +94,28 @@ const char *process_status(const struct process *p);
 /* Ends it and its tree; nobody waits for the answer. */
 void process_kill(struct process *p);
 void process_no_answer(void *arg, const json_t *m, int *fd);
-/* Takes bytes for its standard input, and with `eof` closes it behind them. -EPIPE: there is none (any more). `moved` is called
- * once when less than a pipe's worth waits, or there is no input any more. */
-int process_write(struct process *p, struct evbuffer *data, bool eof);
-size_t process_input_waiting(const struct process *p);
-void process_on_input_moved(struct process *p, void (*moved)(void *arg), void *arg);
+
+/* ---- Standard input. ---- */
+
+/* Somebody who writes: in turn with the others, as fast as the process reads. */
+struct input_writer {
+	struct input_writer *next;
+	struct process *process; /* NULL: it does not wait */
+	struct evbuffer *data;   /* the writer's */
+	bool eof;                /* close the input behind them */
+	/* All bytes have been taken, and the process has read them or has a pipe's worth and a little more before it (0); there
+	 * is no input, or no longer one (-EPIPE); too many wait (-EAGAIN). */
+	void (*done)(struct input_writer *w, int error);
+};
+enum { INPUT_WRITERS_MAX = 16 };
+
+bool process_takes_input(const struct process *p);
+/* `done` comes once, perhaps before this returns, but not after process_input_forget(). */
+void process_input(struct process *p, struct input_writer *w);
+/* What has not been taken stays in its buffer. Nothing when it does not wait. */
+void process_input_forget(struct input_writer *w);
+/* One at a time may keep the record of a process, to write to it piece by piece (`held`). */
+void process_hold(struct process *p, bool on);
 
 /* Somebody who reads the output of a process. `room` says whether more can be taken; process_readers_wake() when it is so again.
  * Exactly one of `over` (everything was told, and it has ended) and `lost` (its record goes) is the last call, unless the reader
@@ -135,7 +151,12 @@ void processes_sandbox_ended(struct sandbox *s);
 void processes_sweep(struct sandbox *s); /* old records */
 void processes_free(struct sandbox *s);
 
-/* ---- Between processes.c and processes-output.c. ---- */
+/* ---- Between processes.c, processes-input.c and processes-output.c. ---- */
+
+/* 0 or -ENOMEM; the descriptor is the process's either way. */
+int process_input_open(struct process *p, int fd);
+void process_input_begin(struct process *p);
+void process_input_close(struct process *p);
 
 int process_streams_open(struct process *p, const int fds[STREAMS], size_t count);
 void process_streams_drain(struct process *p); /* it has exited */

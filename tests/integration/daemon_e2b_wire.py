@@ -2,6 +2,7 @@
 """The RPCs and the code interpreter of E2B, byte for byte as its SDKs send and read them: envelopes, events, lines, error forms."""
 import base64
 import concurrent.futures
+import hashlib
 import json
 import os
 import socket
@@ -339,6 +340,105 @@ def test_input_signals_and_the_list(t):
             c.unary(method, {"process": which, **more}, "not_found")
     none = c.start("/bin/cat")
     t.equal([list(e) for e in none.rest_of()], [["start"], ["end"]], "without input it reads the end")
+
+
+def unread(c, stdin=True):
+    """A process that reads nothing before it is told to, by a file."""
+    r = c.start("/bin/bash", "-c", "until test -e go; do sleep 0.02; done; exec sha256sum", stdin=stdin)
+    return r, c.pid(r)
+
+
+def test_input_waits_for_who_does_not_read(t):
+    c = one(t)
+    r, pid = unread(c)
+    piece, sums = b"x" * 4096, hashlib.sha256()
+    message = json.dumps({"process": {"pid": pid}, "input": {"stdin": b64(piece)}}).encode()
+    head = c.headers(**{"Content-Type": "application/json"})
+    taken, waiting = 0, None
+    while waiting is None:
+        x = socket.create_connection((c.s.e.daemon.host, c.s.e.daemon.port), PATIENCE)
+        t.at_end(x.close)
+        x.sendall((f"POST /process.Process/SendInput HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(message)}\r\n"
+                   + "".join(f"{k}: {v}\r\n" for k, v in head.items()) + "\r\n").encode() + message)
+        x.settimeout(1)
+        try:
+            t.check(x.recv(65536).startswith(b"HTTP/1.1 200 "), f"number {taken}")
+            taken += 1
+        except TimeoutError:
+            waiting = x
+        t.check(taken * 4096 <= 1 << 20, "a bound")
+    t.check(taken * 4096 >= 65536, f"a pipe's worth is taken: {taken}")
+    # More than may wait; they wait, or are told that there are too many.
+    call = {"process": {"pid": pid}, "input": {"stdin": b64(b"y" * 4096)}}
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(c.s.envd, "POST", "/process.Process/SendInput", json.dumps(call).encode(), **{"Content-Type": "application/json"})
+                   for _ in range(20)]
+        over = next(concurrent.futures.as_completed(answers, PATIENCE)).result()
+        t.equal((over.status, over.json["code"]), (429, "resource_exhausted"), "too many")
+        waiting.close()  # it leaves: what it sent is dropped
+        c.s.shell("touch go")
+        kinds = [f.result().status for f in answers]
+    t.equal((set(kinds), kinds.count(200) >= 10), ({200, 429}, True), kinds)
+    t.equal(c.unary("CloseStdin", {"process": {"pid": pid}}), {}, "closed")
+    sums.update(piece * taken + b"y" * 4096 * kinds.count(200))
+    t.equal(joined(r.rest_of(), "stdout").split()[0], sums.hexdigest(), "what was taken was read, and nothing else")
+
+
+def test_input_is_streamed_as_it_is_read(t):
+    c = one(t)
+    r, pid = unread(c)
+    data = os.urandom(3_000_000)
+    pieces = [data[i:i + 50_000] for i in range(0, len(data), 50_000)]
+    messages = [{"start": {"process": {"pid": pid}}}, {"keepalive": {}}] + [{"data": {"input": {"stdin": b64(p)}}} for p in pieces]
+    body = b"".join(envelope(m) for m in messages)
+    x = socket.create_connection((c.s.e.daemon.host, c.s.e.daemon.port), PATIENCE)
+    t.at_end(x.close)
+    head = c.headers(**{"Content-Type": "application/connect+json", "Host": "localhost", "Transfer-Encoding": "chunked"})
+    x.sendall(("POST /process.Process/StreamInput HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in head.items()) + "\r\n").encode())
+    sent = 0
+    x.settimeout(1)
+    try:
+        while sent < len(body):
+            part = body[sent:sent + 30_000]
+            x.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+            sent += len(part)
+        t.check(False, "all of it went to a process that reads nothing")
+    except TimeoutError:
+        pass
+    again = c.stream("StreamInput", None, body=envelope(messages[0]))
+    t.equal((again.message(), again.last["error"]["code"]), (None, "failed_precondition"), "one at a time")
+    t.equal(c.s.e.daemon.ask("POST", f"/v1/sandboxes/{c.s.id}/processes/{pid}/stdin", b"x").status, 409, "also of the other interface")
+    x.close()
+    c.s.shell("touch go")  # and then what was sent is read up to its broken end
+    t.check(wait_for(lambda: c.stream("StreamInput", None, body=envelope(messages[0])).message() == {}, PATIENCE), "its end frees the process")
+    c.unary("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
+    r.rest_of()
+    r = c.start("/usr/bin/sha256sum", stdin=True)
+    pid = c.pid(r)
+    messages[0] = {"start": {"process": {"pid": pid}}}
+    answer = c.stream("StreamInput", None, body=b"".join(envelope(m) for m in messages))
+    t.equal((answer.message(), answer.message(), answer.last), ({}, None, {}), "one message, and the end")
+    c.unary("CloseStdin", {"process": {"pid": pid}})
+    t.equal(joined(r.rest_of(), "stdout").split()[0], hashlib.sha256(data).hexdigest(), "every byte, in order")
+
+
+def test_streams_of_input_that_are_none_are_refused(t):
+    c = one(t)
+    r = c.start("/bin/cat", stdin=True)
+    start, data = {"start": {"process": {"pid": c.pid(r)}}}, {"data": {"input": {"stdin": b64("x")}}}
+    for code, messages in (
+            ("invalid_argument", []), ("invalid_argument", [data]), ("invalid_argument", [start, start]), ("invalid_argument", [start, {}]),
+            ("invalid_argument", [b"{"]), ("not_found", [{"start": {"process": {"pid": 99999}}}]), ("internal", [start, {"data": {"input": {"pty": b64("x")}}}]),
+            ("invalid_argument", [start, {"data": {"input": {"stdin": "***"}}}])):
+        x = c.stream("StreamInput", None, body=b"".join(envelope(m) for m in messages))
+        t.equal((x.message(), x.last["error"]["code"]), (None, code), messages)
+    for body in (envelope(start) + b"\0\0", envelope(start, 1), envelope(start, 2), b"\0\xff\0\0\0"):
+        x = c.stream("StreamInput", None, body=body)
+        t.equal((x.message(), x.last["error"]["code"]), (None, "invalid_argument"), body)
+    c.unary("CloseStdin", start["start"])
+    x = c.stream("StreamInput", None, body=envelope(start) + envelope(data))
+    r.rest_of()
+    t.check(x.message() is None and x.last["error"]["code"] in ("internal", "not_found"), "a closed one")
 
 
 def test_a_process_outlives_its_client_and_is_followed_again(t):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -317,6 +318,33 @@ def test_a_process_is_written_to_and_read_from(t):
     t.equal([x["pid"] for x in s.ask("GET", "/processes").json["processes"]], [p["pid"]], "the list")
     t.equal(s.ask("POST", "/processes", {"command": ["nothing-of-this-name"]}).status, 400, "no such program")
     t.equal(s.ask("GET", "/processes/4242").status, 404, "unknown")
+
+
+def test_input_waits_for_who_does_not_read(t):
+    d = serve(t)
+    s = Sandbox(t, d)
+    p = s.start("until test -e go; do sleep 0.02; done; wc -c", stdin=True)
+    path = f"{s.path}/processes/{p['pid']}/stdin"
+    taken, waiting = 0, None
+    while waiting is None:
+        c = d.connection(timeout=1)
+        c.request("POST", path, b"x" * 4096, {"Authorization": f"Bearer {d.key}"})
+        try:
+            t.equal(c.getresponse().status, 204, "taken")
+            taken += 1
+            c.close()
+        except TimeoutError:
+            waiting = c
+        t.check(taken * 4096 <= 1 << 20, "a bound")
+    t.check(taken * 4096 >= 65536, f"a pipe's worth is taken: {taken}")
+    t.equal(d.ask("POST", path, b"y").status, 409, "one at a time")
+    waiting.sock.shutdown(socket.SHUT_RDWR)  # it leaves
+    waiting.close()
+    s.run("touch", "go")
+    t.check(wait_for(lambda: d.ask("POST", path, b"").status == 204, 20), "the next one's turn")
+    t.equal(d.ask("POST", path + "?eof=true", b"").status, 204, "the end")
+    # What the one that has left had sent is dropped, or was all there.
+    t.contains([f"{(taken + more) * 4096}\n" for more in (0, 1)], text_of(s.output(p["pid"]), "stdout"), "what was taken was read")
 
 
 def test_a_terminal_has_a_size_and_an_end(t):

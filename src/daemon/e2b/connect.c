@@ -36,23 +36,24 @@ static const struct {
 
 /* ---- Messages. ---- */
 
-json_t *connect_parse(const char *body, size_t size, bool enveloped, const char **ret_why)
+static uint32_t length_in(const unsigned char head[CONNECT_HEAD_SIZE])
 {
-	const unsigned char *head = (const unsigned char *) body;
+	return (uint32_t) head[1] << 24 | (uint32_t) head[2] << 16 | (uint32_t) head[3] << 8 | head[4];
+}
+
+/* NULL, or what is wrong with the flags of a client's message. */
+static const char *check_flags(unsigned char flags)
+{
+	if ((flags & FLAG_COMPRESSED) != 0)
+		return "compressed messages are not accepted";
+	return flags != 0 ? "a client's message has no such flag" : NULL;
+}
+
+static json_t *parse(const char *body, size_t size, const char **ret_why)
+{
 	struct json_faults faults = {0};
 	json_t *message;
 
-	if (enveloped) {
-		if (size < CONNECT_HEAD_SIZE || head[0] != 0 ||
-		    ((uint32_t) head[1] << 24 | (uint32_t) head[2] << 16 | (uint32_t) head[3] << 8 | head[4]) !=
-			size - CONNECT_HEAD_SIZE) {
-			*ret_why = size > 0 && (head[0] & FLAG_COMPRESSED) != 0 ? "compressed messages are not accepted"
-										: "expected one message in one envelope";
-			return NULL;
-		}
-		body += CONNECT_HEAD_SIZE;
-		size -= CONNECT_HEAD_SIZE;
-	}
 	if (size == 0)
 		return json_object();
 	message = json_in_parse(body, size, &faults);
@@ -61,6 +62,37 @@ json_t *connect_parse(const char *body, size_t size, bool enveloped, const char 
 	json_decref(message);
 	*ret_why = "the message is no JSON object";
 	return NULL;
+}
+
+json_t *connect_parse(const char *body, size_t size, bool enveloped, const char **ret_why)
+{
+	const unsigned char *head = (const unsigned char *) body;
+
+	if (!enveloped)
+		return parse(body, size, ret_why);
+	*ret_why = size > 0 ? check_flags(head[0]) : NULL;
+	if (*ret_why == NULL && (size < CONNECT_HEAD_SIZE || length_in(head) != size - CONNECT_HEAD_SIZE))
+		*ret_why = "expected one message in one envelope";
+	return *ret_why == NULL ? parse(body + CONNECT_HEAD_SIZE, size - CONNECT_HEAD_SIZE, ret_why) : NULL;
+}
+
+int connect_next(struct evbuffer *in, json_t **ret, const char **ret_why)
+{
+	unsigned char head[CONNECT_HEAD_SIZE];
+	size_t size;
+
+	if (evbuffer_copyout(in, head, sizeof head) < (ev_ssize_t) sizeof head)
+		return 0;
+	size = length_in(head);
+	*ret_why = size > CONNECT_MESSAGE_MAX ? "the message is too long" : check_flags(head[0]);
+	if (*ret_why != NULL)
+		return -1;
+	if (evbuffer_get_length(in) < sizeof head + size)
+		return 0;
+	(void) evbuffer_drain(in, sizeof head);
+	*ret = parse(size > 0 ? (const char *) evbuffer_pullup(in, (ev_ssize_t) size) : "", size, ret_why);
+	(void) evbuffer_drain(in, size);
+	return *ret != NULL ? 1 : -1;
 }
 
 int connect_add(struct evbuffer *out, bool last, const json_t *message)

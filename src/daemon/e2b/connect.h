@@ -1,5 +1,5 @@
 /* Connect, the protocol of the RPC interfaces, with its JSON codec: unary calls, and calls whose answer is a stream of envelopes
- * (a byte of flags, four of length, JSON). A client's stream of messages is not spoken. */
+ * (a byte of flags, four of length, JSON), or whose request is. */
 #pragma once
 
 #include <jansson.h>
@@ -32,6 +32,9 @@ enum { CONNECT_MESSAGE_MAX = 16 << 20, CONNECT_HEAD_SIZE = 5 };
 
 /* The message of a request's body, an object owned by the caller; NULL with why. `enveloped`: in one envelope. */
 json_t *connect_parse(const char *body, size_t size, bool enveloped, const char **ret_why);
+/* The next message of a client's stream, out of `in`: 1 and *ret, an object owned by the caller; 0: it is not whole yet; -1 with
+ * why: what comes is none. */
+int connect_next(struct evbuffer *in, json_t **ret, const char **ret_why);
 /* Adds an envelope. 0 or -ENOMEM. */
 int connect_add(struct evbuffer *out, bool last, const json_t *message);
 /* "Connect-Timeout-Ms", "Keepalive-Ping-Interval": a whole number; false: it is not there, or is none. */

@@ -482,7 +482,7 @@ static void watch_directory(const struct envd_call *c)
 #define F "/filesystem.Filesystem/"
 
 const struct envd_method envd_filesystem_methods[] = {
-    {F "Stat", false, stat_path}, {F "ListDir", false, list_directory}, {F "MakeDir", false, make_directory},
-    {F "Move", false, move},      {F "Remove", false, remove_path},     {F "WatchDir", true, watch_directory},
-    {NULL, false, NULL},
+    {F "Stat", false, stat_path, NULL}, {F "ListDir", false, list_directory, NULL}, {F "MakeDir", false, make_directory, NULL},
+    {F "Move", false, move, NULL},      {F "Remove", false, remove_path, NULL},     {F "WatchDir", true, watch_directory, NULL},
+    {NULL, false, NULL, NULL},
 };

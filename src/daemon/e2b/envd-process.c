@@ -1,8 +1,6 @@
 /* process.Process: processes of a sandbox. */
 #include <errno.h>
-#include <event2/buffer.h>
 #include <signal.h>
-#include <sodium.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -308,9 +306,8 @@ static void start(const struct envd_call *c)
 
 /* ---- What runs. ---- */
 
-static struct process *selected(const struct envd_call *c, bool streams)
+struct process *envd_process(const struct envd_call *c, const json_t *which, bool streams)
 {
-	const json_t *which = json_object_get(c->message, "process");
 	const char *tag = text_in(which, "tag");
 	char name[TAG_MAX + 8];
 	struct process *p = NULL;
@@ -326,19 +323,24 @@ static struct process *selected(const struct envd_call *c, bool streams)
 	return p;
 }
 
-static struct process *running(const struct envd_call *c)
+struct process *envd_running(const struct envd_call *c, const json_t *which, bool streams)
 {
-	struct process *p = selected(c, false);
+	struct process *p = envd_process(c, which, streams);
 
 	if (p == NULL || p->state != PROCESS_ENDED)
 		return p;
-	envd_refuse(c, false, CONNECT_NOT_FOUND, "the process %lld has ended", (long long) p->pid);
+	envd_refuse(c, streams, CONNECT_NOT_FOUND, "the process %lld has ended", (long long) p->pid);
 	return NULL;
+}
+
+static struct process *running(const struct envd_call *c)
+{
+	return envd_running(c, json_object_get(c->message, "process"), false);
 }
 
 static void connect_to(const struct envd_call *c)
 {
-	struct process *p = selected(c, true);
+	struct process *p = envd_process(c, json_object_get(c->message, "process"), true);
 
 	if (p != NULL)
 		watch(watcher_new(c), p, p->next_number);
@@ -362,62 +364,6 @@ static void list(const struct envd_call *c)
 		(void) json_array_append_new(found, one);
 	}
 	connect_answer(c->request, json_pack("{so}", "processes", found));
-}
-
-/* ---- Input. ---- */
-
-static bool decode(const char *text, struct evbuffer *out)
-{
-	size_t size = strlen(text), got = 0;
-	cleanup_free unsigned char *data = xcalloc(size + 1, 1);
-
-	if (sodium_base642bin(data, size + 1, text, size, NULL, &got, NULL, sodium_base64_VARIANT_ORIGINAL) != 0)
-		return false;
-	return evbuffer_add(out, data, got) == 0;
-}
-
-static void send_input(const struct envd_call *c)
-{
-	const json_t *input = json_object_get(c->message, "input");
-	const char *plain = json_string_value(json_object_get(input, "stdin")),
-		   *pty = json_string_value(json_object_get(input, "pty"));
-	struct process *p = running(c);
-	struct evbuffer *data;
-
-	if (p == NULL)
-		return;
-	data = evbuffer_new();
-	if (p->tty != (pty != NULL) || (plain == NULL) == (pty == NULL))
-		connect_refuse(c->request, CONNECT_INTERNAL, "the process has no %s", p->tty ? "pipe as input" : "terminal");
-	else if (data == NULL || !decode(p->tty ? pty : plain, data))
-		connect_refuse(c->request, CONNECT_INVALID_ARGUMENT, "input: expected base64");
-	else if (process_input_waiting(p) > STREAM_ROOM)
-		connect_refuse(c->request, CONNECT_RESOURCE_EXHAUSTED, "the process does not read what it was sent before");
-	else if (process_write(p, data, false) < 0)
-		connect_refuse(c->request, CONNECT_INTERNAL, "the process has no standard input, or no longer one");
-	else
-		connect_answer(c->request, json_object());
-	if (data != NULL)
-		evbuffer_free(data);
-}
-
-static void close_input(const struct envd_call *c)
-{
-	struct process *p = running(c);
-	struct evbuffer *nothing;
-
-	if (p == NULL)
-		return;
-	if (p->tty) {
-		connect_refuse(c->request, CONNECT_FAILED_PRECONDITION, "a terminal has no end to close; send ^D");
-		return;
-	}
-	nothing = evbuffer_new();
-	if (nothing != NULL) {
-		(void) process_write(p, nothing, true); /* closed before: as it was asked for */
-		evbuffer_free(nothing);
-	}
-	connect_answer(c->request, json_object());
 }
 
 /* ---- Signals, sizes. ---- */
@@ -488,15 +434,16 @@ static void update(const struct envd_call *c)
 				 (int) columns));
 }
 
-static void stream_input(const struct envd_call *c)
-{
-	connect_refuse(c->request, CONNECT_UNIMPLEMENTED, "StreamInput is not offered; use SendInput");
-}
-
 #define P "/process.Process/"
 
 const struct envd_method envd_process_methods[] = {
-    {P "Start", true, start},           {P "Connect", true, connect_to},        {P "List", false, list},
-    {P "SendInput", false, send_input}, {P "CloseStdin", false, close_input},   {P "SendSignal", false, send_signal},
-    {P "Update", false, update},        {P "StreamInput", false, stream_input}, {NULL, false, NULL},
+    {P "Start", true, start, NULL},
+    {P "Connect", true, connect_to, NULL},
+    {P "List", false, list, NULL},
+    {P "SendInput", false, envd_send_input, NULL},
+    {P "CloseStdin", false, envd_close_input, NULL},
+    {P "SendSignal", false, send_signal, NULL},
+    {P "Update", false, update, NULL},
+    {P "StreamInput", true, NULL, envd_stream_input},
+    {NULL, false, NULL, NULL},
 };

@@ -154,6 +154,10 @@ void e2b_envd_request(struct request *r, struct sandbox *s)
 		e2b_refuse(r, 415, "expected Content-Type: %s", m->streams ? "application/connect+json" : "application/json");
 		return;
 	}
+	if (m->begin != NULL) {
+		m->begin(r, s);
+		return;
+	}
 	if (!m->streams)
 		request_hold_drain(r);
 	p = xcalloc(1, sizeof *p);

@@ -15,8 +15,10 @@ struct envd_call {
 
 struct envd_method {
 	const char *path;
-	bool streams; /* the answer */
+	bool streams; /* the answer, or the client's messages: both are in envelopes */
 	void (*run)(const struct envd_call *c);
+	/* In place of `run`, for one that reads the client's messages as they come. Ends the request. */
+	void (*begin)(struct request *r, struct sandbox *s);
 };
 
 extern const struct envd_method envd_process_methods[], envd_filesystem_methods[]; /* a NULL path ends each */
@@ -24,3 +26,13 @@ extern const struct envd_method envd_process_methods[], envd_filesystem_methods[
 /* Before a stream has begun: refuses in the form of the call (an end-of-stream error, or an answer). */
 void envd_refuse(const struct envd_call *c, bool streams, enum connect_code code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* ---- envd-process.c, envd-input.c ---- */
+
+struct process;
+/* The process that {"pid"} or {"tag"} names, with envd_running() one that has not ended; NULL with the request refused. */
+struct process *envd_process(const struct envd_call *c, const json_t *which, bool streams);
+struct process *envd_running(const struct envd_call *c, const json_t *which, bool streams);
+void envd_send_input(const struct envd_call *c);
+void envd_close_input(const struct envd_call *c);
+void envd_stream_input(struct request *r, struct sandbox *s);
