@@ -497,6 +497,17 @@ static enum class class_of(const struct files_ask *a) {
 	}
 }
 
+/* Also those that have not been sent. They end by no work of their own, so none of them waits for another. */
+static unsigned count_watches(const struct files_client *c)
+{
+	const struct files_call *call;
+	unsigned count = c->running[WATCHING];
+
+	TAILQ_FOREACH(call, &c->queue, link)
+	count += call->class == WATCHING;
+	return count;
+}
+
 /* Copies `size` bytes to *at, which moves behind them. */
 static void put(char **at, const void *data, size_t size)
 {
@@ -544,7 +555,7 @@ int files_call(struct files_client *c, const struct files_ask *ask, const struct
 		return -EINVAL;
 	if (c->ended)
 		return -ESHUTDOWN;
-	if (c->queued == QUEUE_MAX)
+	if (c->queued == QUEUE_MAX || (ask->type == FILES_WATCH && count_watches(c) >= class_limits[WATCHING]))
 		return -EAGAIN;
 	call = calloc(1, sizeof *call);
 	if (call == NULL)

@@ -127,20 +127,36 @@ void sandbox_cut_remove(struct sandbox_cut *c)
 	c->at = NULL;
 }
 
-static void cut(struct sandbox *s)
+static void cut(struct sandbox *s, bool over)
+{
+	struct sandbox_cut *c = s->cuts;
+
+	while (c != NULL) {
+		if (c->lasting && !over) {
+			c = c->next;
+			continue;
+		}
+		sandbox_cut_remove(c);
+		c->call(c);
+		c = s->cuts; /* it may have taken others with it */
+	}
+}
+
+/* Those whose requests are gone have nothing left to do. */
+static void cut_lasting(struct sandbox *s)
 {
 	while (s->cuts != NULL) {
 		struct sandbox_cut *c = s->cuts;
 
 		sandbox_cut_remove(c);
-		c->call(c);
+		if (c->lasting)
+			c->call(c);
 	}
 }
 
 static void destroy(struct sandbox *s)
 {
-	while (s->cuts != NULL)
-		sandbox_cut_remove(s->cuts);
+	cut_lasting(s);
 	link_out(s->all, s);
 	sandbox_contexts_free(s);
 	processes_free(s);
@@ -210,7 +226,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 	struct sandboxes *all = s->all;
 	bool started = s->state != SANDBOX_STARTING;
 
-	cut(s);
+	cut(s, true);
 	(void) snprintf(s->end_status, sizeof s->end_status, "%s", end_word(status));
 	if (reason != s->end_reason)
 		(void) snprintf(s->end_reason, sizeof s->end_reason, "%s", reason);
@@ -255,7 +271,7 @@ void sandbox_end(struct sandbox *s, const char *status, const char *reason)
 		return;
 	}
 	s->state = SANDBOX_ENDING;
-	cut(s);
+	cut(s, true);
 	/* The end of the line ends it too, and says so to all who wait for an answer. */
 	if (session_ask(s->session, json_pack("{ss ss ss}", "t", "end", "status", status, "reason", reason), NULL, 0,
 			process_no_answer, NULL, NULL) < 0)
@@ -354,7 +370,7 @@ void sandbox_set_paused(struct sandbox *s, bool paused)
 	}
 	sandbox_contexts_pause(s, paused);
 	if (paused)
-		cut(s);
+		cut(s, false);
 	keep(s);
 	count_states(s->all);
 	sandbox_event(s, paused ? "paused" : "resumed", json_object());

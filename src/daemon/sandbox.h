@@ -51,11 +51,12 @@ struct sandbox_waiter {
 	void *arg;
 };
 
-/* Somebody whose work ends when the sandbox stands still: called once, when it is paused or is about to end, before anything that
- * runs inside is told of. Taken out of the list by then; may free itself. */
+/* Somebody whose work ends when the sandbox stands still: called once, when it is paused (unless `lasting`) or is about to end,
+ * before anything that runs inside is told of. Taken out of the list by then; may free itself. */
 struct sandbox_cut {
 	struct sandbox_cut *next, **at; /* at NULL: in no list */
 	void (*call)(struct sandbox_cut *c);
+	bool lasting;
 };
 
 /* What is counted of a sandbox for the metrics, as of its last word about it. */

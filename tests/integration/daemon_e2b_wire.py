@@ -150,7 +150,7 @@ class Call:
         """The answer; with a code, the refusal in its form."""
         r = self.s.envd("POST", f"/{service}/{method}", json.dumps(message).encode(), **{"Content-Type": "application/json"})
         statuses = {None: 200, "not_found": 404, "invalid_argument": 400, "already_exists": 409, "internal": 500, "unimplemented": 501,
-                    "failed_precondition": 400, "permission_denied": 403}
+                    "failed_precondition": 400, "permission_denied": 403, "resource_exhausted": 429}
         self.t.equal((r.status, r.json.get("code")), (statuses[code], code), f"{method} {message}: {r.body[:300]}")
         if code is not None:
             self.t.check(isinstance(r.json["message"], str) and r.json["message"], "a message")
@@ -658,6 +658,88 @@ def test_changes_are_told(t):
         t.equal((bad.message(), bad.last["error"]["code"]), (None, code), path)
     short = c.stream("WatchDir", {"path": "w"}, "filesystem.Filesystem", **{"Connect-Timeout-Ms": "300"})
     t.equal([short.message(), short.message(), short.last["error"]["code"]], [{"start": {}}, None, "deadline_exceeded"], "its time")
+
+
+class Watcher:
+    """One that is polled."""
+
+    def __init__(self, c, path, code=None, **wish):
+        self.c = c
+        self.id = c.files("CreateWatcher", {"path": path, **wish}, code).get("watcherId")
+
+    def poll(self, code=None):
+        return self.c.files("GetWatcherEvents", {"watcherId": self.id}, code).get("events")
+
+    def ask(self):
+        h = {"Content-Type": "application/json"}
+        return self.c.s.envd("POST", "/filesystem.Filesystem/GetWatcherEvents", json.dumps({"watcherId": self.id}).encode(), **h)
+
+    def until(self, *last):
+        """All events until this one."""
+        found = []
+
+        def came():
+            if not any((e["type"], e["name"]) == ("EVENT_TYPE_" + last[0], last[1]) for e in found):
+                found.extend(self.poll())
+            return any((e["type"], e["name"]) == ("EVENT_TYPE_" + last[0], last[1]) for e in found)
+
+        self.c.t.check(wait_for(came, PATIENCE), f"{last}: {found}")
+        return found
+
+
+def test_changes_are_kept_for_who_polls(t):
+    c = one(t)
+    c.files("MakeDir", {"path": "w"})
+    w, deep = Watcher(c, "w", includeEntry=True), Watcher(c, "/home/user//w/.", recursive=True)
+    t.equal(w.poll(), [], "nothing yet")
+    c.s.shell("cd w; mkdir sub; echo x > sub/f; echo y > g; chmod 600 g; mv g h; rm h")
+    t.check("sub/f" in [e["name"] for e in deep.until("REMOVE", "h")], "all below")
+    found = w.until("REMOVE", "h")
+    t.check(all("/" not in e["name"] for e in found), "not below what lies in it")
+    t.equal([(e["entry"]["name"], e["entry"]["type"]) for e in found if e["name"] == "sub" and "entry" in e][:1], [("sub", "FILE_TYPE_DIRECTORY")], found)
+    t.equal((w.poll(), deep.poll()), ([], []), "each is told once")
+    c.files("RemoveWatcher", {"watcherId": w.id})
+    for method in ("RemoveWatcher", "GetWatcherEvents"):
+        for which in (w.id, "", None, "x"):
+            c.files(method, {"watcherId": which}, "not_found")
+    for path, code in (("nowhere", "not_found"), ("~other", "invalid_argument"), ("/etc/passwd", "invalid_argument")):
+        Watcher(c, path, code)
+    c.s.shell("rm -r w")
+    deep.until("REMOVE", "sub")
+    t.check(wait_for(lambda: deep.ask().status == 404, PATIENCE), "its end, once all is told")
+    deep.poll("not_found")
+
+
+def test_what_a_watcher_has_lost_is_told(t):
+    c = one(t)
+    w = Watcher(c, ".")
+    c.s.shell("for i in $(seq 2000); do : > f$i; done")
+    seen = []
+    t.check(wait_for(lambda: 429 in seen or seen.append(w.ask().status) or 429 in seen, PATIENCE), "it says so")
+    t.check(wait_for(lambda: w.ask().json == {"events": []}, PATIENCE), "once for each loss")
+    c.s.shell(": > last")
+    w.until("CREATE", "last")
+
+
+def test_watchers_are_few_and_end_with_their_sandbox(t):
+    c = one(t)
+    before = Watcher(c, ".")
+    c.s.ask("POST", "/pause", {}, 204)
+    c.s.ask("POST", "/connect", {"timeout": 60}, 201)
+    c.s.shell(": > f")
+    before.until("CREATE", "f")  # it outlives a pause
+    many = [Watcher(c, ".") for _ in range(7)]
+    Watcher(c, ".", "resource_exhausted")
+    c.files("RemoveWatcher", {"watcherId": many[0].id})
+    Watcher(c, ".")
+    streams = [c.stream("WatchDir", {"path": "."}, "filesystem.Filesystem") for _ in range(8)]
+    t.equal([s.message() for s in streams], [{"start": {}}] * 8, "streams beside them")
+    more = c.stream("WatchDir", {"path": "."}, "filesystem.Filesystem")
+    t.equal((more.message(), more.last["error"]["code"]), (None, "resource_exhausted"), "but not without an end")
+    c.s.ask("DELETE", status=204)
+    t.check(streams[0].is_cut(), "cut")
+    t.equal(c.s.envd("POST", "/filesystem.Filesystem/GetWatcherEvents", b"{}", **{"Content-Type": "application/json"}).status, 502, "gone")
+
 
 
 # ---- The interpreter -------------------------------------------------------------------------------------------------------

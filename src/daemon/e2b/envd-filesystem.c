@@ -1,6 +1,5 @@
 /* filesystem.Filesystem: files of a sandbox, by the program inside that works on them. */
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@ enum { LIST_ENTRIES_MAX = 100000 };
 
 /* ---- Errors and entries. ---- */
 
-static enum connect_code code_of(int error)
+enum connect_code envd_files_code(int error)
 {
 	static const struct {
 		int error;
@@ -37,7 +36,7 @@ static enum connect_code code_of(int error)
 	return CONNECT_INTERNAL;
 }
 
-static const char *words_of(int error)
+const char *envd_files_words(int error)
 {
 	if (error == ESHUTDOWN)
 		return "the program that works on files inside has ended";
@@ -98,8 +97,7 @@ static json_t *owner_of(const char *name, uint32_t id)
 	return name[0] != '\0' ? json_string(name) : json_sprintf("%u", id);
 }
 
-/* A link has type and mode of where it leads. */
-static json_t *entry_to_json(const struct files_entry *e)
+json_t *envd_entry_to_json(const struct files_entry *e)
 {
 	cleanup_free char *path = encode_text(e->path), *target = e->target != NULL ? encode_text(e->target) : NULL;
 	const char *slash = strrchr(path, '/');
@@ -149,7 +147,7 @@ static bool op_failed(struct op *o, const struct files_end *end)
 {
 	if (end->error == 0)
 		return false;
-	op_fail(o, code_of(end->error), words_of(end->error));
+	op_fail(o, envd_files_code(end->error), envd_files_words(end->error));
 	return true;
 }
 
@@ -159,8 +157,7 @@ static void op_answer(struct op *o, json_t *message)
 	op_free(o);
 }
 
-/* The path of the request as the program inside takes it; NULL with the request refused. */
-static const char *path_of(const struct envd_call *c, const char *name, bool streams)
+const char *envd_path(const struct envd_call *c, const char *name, bool streams)
 {
 	const char *path = json_string_value(json_object_get(c->message, name));
 
@@ -192,7 +189,7 @@ static void op_ask(const struct envd_call *c, struct files_ask *ask, const struc
 	o->ask = *ask;
 	r = files_call(client, ask, callbacks, o, NULL);
 	if (r < 0)
-		op_fail(o, code_of(-r), words_of(-r));
+		op_fail(o, envd_files_code(-r), envd_files_words(-r));
 }
 
 static void told_entry(void *ctx, const struct files_end *end)
@@ -200,13 +197,13 @@ static void told_entry(void *ctx, const struct files_end *end)
 	struct op *o = ctx;
 
 	if (!op_failed(o, end))
-		op_answer(o, json_pack("{so}", "entry", entry_to_json(end->entry)));
+		op_answer(o, json_pack("{so}", "entry", envd_entry_to_json(end->entry)));
 }
 
 static void stat_path(const struct envd_call *c)
 {
 	static const struct files_callbacks callbacks = {.end = told_entry};
-	struct files_ask ask = {.type = FILES_STAT, .flags = FILES_REAL | FILES_METADATA, .path = path_of(c, "path", false)};
+	struct files_ask ask = {.type = FILES_STAT, .flags = FILES_REAL | FILES_METADATA, .path = envd_path(c, "path", false)};
 
 	op_ask(c, &ask, &callbacks);
 }
@@ -220,13 +217,13 @@ static void made_directory(void *ctx, const struct files_end *end)
 	else if (end->error == 0 && !end->created)
 		op_fail(o, CONNECT_ALREADY_EXISTS, "the directory is there already");
 	else if (!op_failed(o, end))
-		op_answer(o, json_pack("{so}", "entry", entry_to_json(end->entry)));
+		op_answer(o, json_pack("{so}", "entry", envd_entry_to_json(end->entry)));
 }
 
 static void make_directory(const struct envd_call *c)
 {
 	static const struct files_callbacks callbacks = {.end = made_directory};
-	struct files_ask ask = {.type = FILES_MKDIR, .flags = FILES_METADATA, .path = path_of(c, "path", false)};
+	struct files_ask ask = {.type = FILES_MKDIR, .flags = FILES_METADATA, .path = envd_path(c, "path", false)};
 
 	op_ask(c, &ask, &callbacks);
 }
@@ -234,11 +231,12 @@ static void make_directory(const struct envd_call *c)
 static void move(const struct envd_call *c)
 {
 	static const struct files_callbacks callbacks = {.end = told_entry};
-	struct files_ask ask = {.type = FILES_MOVE, .flags = FILES_REPLACE | FILES_METADATA, .path = path_of(c, "source", false)};
+	struct files_ask ask = {
+	    .type = FILES_MOVE, .flags = FILES_REPLACE | FILES_METADATA, .path = envd_path(c, "source", false)};
 
 	if (ask.path == NULL)
 		return;
-	ask.other = path_of(c, "destination", false);
+	ask.other = envd_path(c, "destination", false);
 	if (ask.other != NULL)
 		op_ask(c, &ask, &callbacks);
 }
@@ -254,7 +252,7 @@ static void removed(void *ctx, const struct files_end *end)
 static void remove_path(const struct envd_call *c)
 {
 	static const struct files_callbacks callbacks = {.end = removed};
-	struct files_ask ask = {.type = FILES_REMOVE, .flags = FILES_RECURSIVE, .path = path_of(c, "path", false)};
+	struct files_ask ask = {.type = FILES_REMOVE, .flags = FILES_RECURSIVE, .path = envd_path(c, "path", false)};
 
 	op_ask(c, &ask, &callbacks);
 }
@@ -267,7 +265,7 @@ static void listed(void *ctx, const struct files_entry *e)
 {
 	struct op *o = ctx;
 
-	(void) json_array_append_new(o->list, entry_to_json(e));
+	(void) json_array_append_new(o->list, envd_entry_to_json(e));
 	free(o->last);
 	o->last = xstrdup(e->path);
 }
@@ -300,13 +298,13 @@ static void list_next(struct op *o)
 	o->ask.other_size = last != NULL ? strlen(last) : 0;
 	r = client != NULL ? files_call(client, &o->ask, &list_callbacks, o, NULL) : -ESHUTDOWN;
 	if (r < 0)
-		op_fail(o, code_of(-r), words_of(-r));
+		op_fail(o, envd_files_code(-r), envd_files_words(-r));
 }
 
 static void list_directory(const struct envd_call *c)
 {
 	json_int_t depth = json_integer_value(json_object_get(c->message, "depth"));
-	const char *path = path_of(c, "path", false);
+	const char *path = envd_path(c, "path", false);
 	struct op *o;
 
 	if (path == NULL)
@@ -326,163 +324,17 @@ static void list_directory(const struct envd_call *c)
 	list_next(o);
 }
 
-/* ---- Watching. ---- */
-
-struct watch {
-	struct sandbox_cut cut;
-	struct connect_stream *stream;
-	struct files_call *call;
-	char *folder; /* absolute, without a slash at its end ("" is the root) */
-};
-
-static void watch_free(struct watch *w)
-{
-	sandbox_cut_remove(&w->cut);
-	if (w->call != NULL)
-		files_cancel(w->call);
-	free(w->folder);
-	free(w);
-}
-
-static void watch_fail(struct watch *w, enum connect_code code, const char *words)
-{
-	struct connect_stream *s = w->stream;
-
-	watch_free(w);
-	connect_stream_fail(s, code, "%s", words);
-}
-
-static void watch_stop(void *arg)
-{
-	struct watch *w = arg;
-	struct connect_stream *s = w->stream;
-	bool late = connect_stream_is_late(s);
-
-	watch_free(w);
-	if (late)
-		connect_stream_fail(s, CONNECT_DEADLINE_EXCEEDED, "the time of the call was over");
-	else
-		connect_stream_cut(s);
-}
-
-static void watch_cut(struct sandbox_cut *c)
-{
-	struct watch *w = (struct watch *) ((char *) c - offsetof(struct watch, cut));
-	struct connect_stream *s = w->stream;
-
-	watch_free(w);
-	connect_stream_cut(s);
-}
-
-static void watch_opened(void *ctx, int fd, const struct files_opened *range, const struct files_entry *e)
-{
-	const struct watch *w = ctx;
-
-	(void) fd;
-	(void) range;
-	(void) e;
-	connect_stream_send(w->stream, json_pack("{s{}}", "start"));
-}
-
-static void watch_changed(void *ctx, const struct files_change *change)
-{
-	static const char *const types[] = {[FILES_EVENT_CREATE] = "EVENT_TYPE_CREATE",
-					    [FILES_EVENT_WRITE] = "EVENT_TYPE_WRITE",
-					    [FILES_EVENT_REMOVE] = "EVENT_TYPE_REMOVE",
-					    [FILES_EVENT_RENAME] = "EVENT_TYPE_RENAME",
-					    [FILES_EVENT_ATTRIBUTES] = "EVENT_TYPE_CHMOD"};
-	struct watch *w = ctx;
-	size_t size = strlen(w->folder);
-	cleanup_free char *name = NULL;
-	json_t *event;
-
-	/* The form has no word for what was lost: a client that goes on would believe that it has seen everything. */
-	if (change->kind == FILES_EVENT_OVERFLOW) {
-		watch_fail(w, CONNECT_RESOURCE_EXHAUSTED, "more changes than can be told; list the directory and watch again");
-		return;
-	}
-	if (!connect_stream_room(w->stream)) {
-		watch_fail(w, CONNECT_RESOURCE_EXHAUSTED, "the client takes changes more slowly than they come");
-		return;
-	}
-	name = encode_text(strncmp(change->path, w->folder, size) == 0 && change->path[size] == '/' ? change->path + size + 1
-												    : change->path);
-	event = json_pack("{ss ss}", "name", name, "type", types[change->kind]);
-	if (change->entry != NULL)
-		(void) json_object_set_new(event, "entry", entry_to_json(change->entry));
-	connect_stream_send(w->stream, json_pack("{so}", "filesystem", event));
-}
-
-static void watch_ended(void *ctx, const struct files_end *end)
-{
-	struct watch *w = ctx;
-	struct connect_stream *s = w->stream;
-
-	w->call = NULL;
-	if (end->error != 0) {
-		watch_fail(w, code_of(end->error), words_of(end->error));
-		return;
-	}
-	watch_free(w);
-	connect_stream_end(s);
-}
-
-/* "." and ".." and doubled slashes by the text alone, as the program inside does it. Owned by the caller. */
-static char *absolute(const char *home, const char *path)
-{
-	cleanup_free char *whole = path[0] == '/' ? xstrdup(path) : xasprintf("%s/%s", home, path);
-	char *out = xcalloc(strlen(whole) + 2, 1);
-	size_t used = 0;
-
-	for (const char *at = whole; *at != '\0';) {
-		size_t size = strcspn(at, "/");
-
-		if (size == 2 && memcmp(at, "..", 2) == 0) {
-			while (used > 0 && out[--used] != '/')
-				;
-			out[used] = '\0';
-		} else if (size > 0 && !(size == 1 && *at == '.')) {
-			out[used++] = '/';
-			memcpy(out + used, at, size);
-			used += size;
-		}
-		at += size + (at[size] == '/');
-	}
-	out[used] = '\0';
-	return out;
-}
-
-static void watch_directory(const struct envd_call *c)
-{
-	static const struct connect_stream_ops ops = {.stop = watch_stop};
-	static const struct files_callbacks callbacks = {.opened = watch_opened, .change = watch_changed, .end = watch_ended};
-	struct files_ask ask = {.type = FILES_WATCH, .path = path_of(c, "path", true)};
-	struct files_client *client;
-	struct watch *w;
-	int r;
-
-	if (ask.path == NULL)
-		return;
-	if (json_is_true(json_object_get(c->message, "recursive")))
-		ask.flags |= FILES_RECURSIVE;
-	if (json_is_true(json_object_get(c->message, "includeEntry")))
-		ask.flags |= FILES_ENTRIES | FILES_REAL | FILES_METADATA;
-	ask.path_size = strlen(ask.path);
-	client = sandbox_files(c->sandbox);
-	w = xcalloc(1, sizeof *w);
-	w->cut.call = watch_cut;
-	w->folder = absolute(c->sandbox->home, ask.path);
-	w->stream = connect_stream_new(c->request, &ops, w, json_pack("{s{}}", "keepalive"));
-	sandbox_cut_add(c->sandbox, &w->cut);
-	r = client != NULL ? files_call(client, &ask, &callbacks, w, &w->call) : -ESHUTDOWN;
-	if (r < 0)
-		watch_fail(w, code_of(-r), words_of(-r));
-}
-
 #define F "/filesystem.Filesystem/"
 
 const struct envd_method envd_filesystem_methods[] = {
-    {F "Stat", false, stat_path, NULL}, {F "ListDir", false, list_directory, NULL}, {F "MakeDir", false, make_directory, NULL},
-    {F "Move", false, move, NULL},      {F "Remove", false, remove_path, NULL},     {F "WatchDir", true, watch_directory, NULL},
+    {F "Stat", false, stat_path, NULL},
+    {F "ListDir", false, list_directory, NULL},
+    {F "MakeDir", false, make_directory, NULL},
+    {F "Move", false, move, NULL},
+    {F "Remove", false, remove_path, NULL},
+    {F "WatchDir", true, envd_watch_directory, NULL},
+    {F "CreateWatcher", false, envd_create_watcher, NULL},
+    {F "GetWatcherEvents", false, envd_get_watcher_events, NULL},
+    {F "RemoveWatcher", false, envd_remove_watcher, NULL},
     {NULL, false, NULL, NULL},
 };

@@ -36,3 +36,19 @@ struct process *envd_running(const struct envd_call *c, const json_t *which, boo
 void envd_send_input(const struct envd_call *c);
 void envd_close_input(const struct envd_call *c);
 void envd_stream_input(struct request *r, struct sandbox *s);
+
+/* ---- envd-filesystem.c, envd-watch.c ---- */
+
+struct files_change;
+struct files_entry;
+/* What an error of a files_call is here. Static words. */
+enum connect_code envd_files_code(int error);
+const char *envd_files_words(int error);
+/* EntryInfo: a link has type and mode of where it leads. */
+json_t *envd_entry_to_json(const struct files_entry *e);
+/* The path `name` of the message as the program inside takes it; NULL with the request refused. */
+const char *envd_path(const struct envd_call *c, const char *name, bool streams);
+void envd_watch_directory(const struct envd_call *c);
+void envd_create_watcher(const struct envd_call *c);
+void envd_get_watcher_events(const struct envd_call *c);
+void envd_remove_watcher(const struct envd_call *c);
