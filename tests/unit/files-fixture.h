@@ -22,7 +22,7 @@
 #include "base/mem.h"
 #include "daemon/files-client.h"
 
-enum { ENTRIES_KEPT = 1000, CHANGES_KEPT = 4096 };
+enum { ENTRIES_KEPT = 1000, CHANGES_KEPT = 8192 };
 
 struct rig {
 	struct event_base *base;
