@@ -23,6 +23,8 @@ static void check_entry(const struct files_entry *e)
 		abort();
 	if ((e->target != NULL) != S_ISLNK(e->mode) || (e->target != NULL && strlen(e->target) >= FILES_PATH_MAX))
 		abort();
+	if (e->metadata_size > FILES_METADATA_MAX || (e->metadata_size > 0 && e->metadata[e->metadata_size - 1] != '\0'))
+		abort();
 	if (strlen(e->user) > FILES_USER_MAX || strpbrk(e->user, ":/\n\"") != NULL || strlen(e->group) > FILES_USER_MAX)
 		abort();
 }
