@@ -104,26 +104,14 @@ static void post_sandbox(struct request *r)
 /* ---- The list. ---- */
 
 struct filter {
-	bool running, paused, ended;
+	unsigned states; /* bits */
 	const char *template;
 };
 
 static bool read_states(const char *text, struct filter *f)
 {
-	cleanup_free char *copy = xstrdup(text);
-	char *rest = copy;
-
-	for (const char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
-		if (strcmp(word, "running") == 0)
-			f->running = true;
-		else if (strcmp(word, "paused") == 0)
-			f->paused = true;
-		else if (strcmp(word, "ended") == 0)
-			f->ended = true;
-		else
-			return false;
-	}
-	return true;
+	return sandbox_states_read(
+	    text, 1U << SANDBOX_RUNNING | 1U << SANDBOX_PAUSED | 1U << SANDBOX_ENDING | 1U << SANDBOX_ENDED, &f->states);
 }
 
 static char *decode(const char *text, size_t size)
@@ -166,11 +154,7 @@ static bool fits_metadata(const struct request *r, const struct sandbox *s)
 
 static bool fits(const struct request *r, const struct filter *f, const struct sandbox *s)
 {
-	bool ended = s->state == SANDBOX_ENDED || s->state == SANDBOX_ENDING;
-
-	if (s->hidden || s->state == SANDBOX_STARTING)
-		return false;
-	if (ended ? !f->ended : s->state == SANDBOX_PAUSED ? !f->paused : !f->running)
+	if (s->hidden || (f->states & 1U << s->state) == 0)
 		return false;
 	if (f->template != NULL && (s->policy.template == NULL || strcmp(s->policy.template, f->template) != 0))
 		return false;

@@ -141,25 +141,20 @@ static void add_chunk(struct process *p, unsigned stream, const char *data, size
 /* A character that is cut waits for its rest. */
 static void add_text(struct process *p, unsigned which, const char *data, size_t size)
 {
-	struct stream *s = &p->streams[which];
-	char joined[READ_SIZE + sizeof s->carry];
-	size_t tail;
+	struct text_carry *carry = &p->streams[which].carry;
+	cleanup_free char *joined = carry->size > 0 ? text_carry_join(carry, data, size, false, &size) : NULL;
 
-	memcpy(joined, s->carry, s->carry_size);
-	memcpy(joined + s->carry_size, data, size);
-	size += s->carry_size;
-	tail = utf8_incomplete_tail(joined, size);
-	s->carry_size = tail < sizeof s->carry ? tail : 0;
-	memcpy(s->carry, joined + size - s->carry_size, s->carry_size);
-	add_chunk(p, which, joined, size - s->carry_size);
+	if (joined == NULL)
+		size = text_carry_keep(carry, data, size);
+	add_chunk(p, which, joined != NULL ? joined : data, size);
 }
 
 static void flush_carry(struct process *p, unsigned which)
 {
-	struct stream *s = &p->streams[which];
+	struct text_carry *carry = &p->streams[which].carry;
 
-	add_chunk(p, which, s->carry, s->carry_size);
-	s->carry_size = 0;
+	add_chunk(p, which, carry->bytes, carry->size);
+	carry->size = 0;
 }
 
 /* ---- Captured. ---- */

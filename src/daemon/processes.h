@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "daemon/text-carry.h"
 
 struct process;
 struct request;
@@ -48,8 +49,7 @@ struct stream {
 	struct event *event;
 	bool discard; /* it has ended, and what it left behind goes on writing */
 	uint64_t bytes;
-	char carry[4];
-	size_t carry_size;
+	struct text_carry carry;
 	struct captured captured;
 };
 

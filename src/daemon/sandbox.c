@@ -555,6 +555,25 @@ const char *sandbox_state_name(enum sandbox_state state)
 	return state == SANDBOX_PAUSED ? "paused" : state == SANDBOX_ENDED || state == SANDBOX_ENDING ? "ended" : "running";
 }
 
+bool sandbox_states_read(const char *text, unsigned allowed, unsigned *ret)
+{
+	cleanup_free char *copy = xstrdup(text);
+	char *rest = copy;
+
+	*ret = 0;
+	for (const char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
+		unsigned found = 0;
+
+		for (unsigned state = SANDBOX_STARTING; state <= SANDBOX_ENDED; state++)
+			if ((allowed & 1U << state) != 0 && strcmp(word, sandbox_state_name((enum sandbox_state) state)) == 0)
+				found |= 1U << state;
+		if (found == 0)
+			return false;
+		*ret |= found;
+	}
+	return true;
+}
+
 static json_t *end_to_json(const struct sandbox *s)
 {
 	bool over = s->state == SANDBOX_ENDED;

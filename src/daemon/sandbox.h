@@ -142,6 +142,8 @@ void sandbox_set_timeout(struct sandbox *s, usec_t timeout);
 void sandbox_set_paused(struct sandbox *s, bool paused);
 
 const char *sandbox_state_name(enum sandbox_state state);
+/* "running,paused": words of those states of `allowed`, each a bit 1U << state. False: there is another word. */
+bool sandbox_states_read(const char *text, unsigned allowed, unsigned *ret);
 json_t *sandbox_to_json(const struct sandbox *s);
 
 /* ---- sandbox-figures.c ---- */

@@ -214,6 +214,7 @@ int metadata_write(int fd, const char *set, size_t size)
 #define fchmod fake_fchmod
 #define utimensat fake_utimensat
 #define futimens fake_futimens
+#include "../../src/agent/files/pipe.c"
 #include "../../src/agent/files/unpack.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -18,8 +18,8 @@ enum archive_type {
 	ARCHIVE_LINK,       /* text: the target */
 	ARCHIVE_SAME,       /* text: the path of a file before, of which this is another name */
 	ARCHIVE_FIFO,
-	ARCHIVE_METADATA, /* size: of the names and values, as data; path: the folder or file of the record before */
 	ARCHIVE_END,      /* the last record */
+	ARCHIVE_METADATA, /* size: of the names and values, as data; path: the folder or file of the record before */
 };
 
 /* Another one for each change of what is below. */

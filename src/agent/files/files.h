@@ -135,6 +135,13 @@ size_t user_name(uint32_t uid, char *ret);
 size_t group_name(uint32_t gid, char *ret);
 int user_find(const char *name, uint32_t *ret_uid, uint32_t *ret_gid);
 
+/* ---- The pipe that something comes in by (pipe.c). ---- */
+
+/* COMMIT was there, and so is everything that it speaks of, or the end. */
+bool all_has_come(const struct job *j);
+/* Bytes read into `to`; 0: none now, and the step ends with *ret. */
+size_t take_piece(struct files *f, struct job *j, char *to, size_t size, enum step *ret);
+
 /* ---- Metadata (metadata.c), as files-protocol.h has them. ---- */
 
 /* What `path` leads to has, or what `fd` is (`path` NULL), into `ret` of FILES_METADATA_MAX bytes; the size, 0 for none. What

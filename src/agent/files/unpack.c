@@ -242,26 +242,19 @@ static int take_all(struct unpack *u, struct job *j)
 enum step unpack_step(struct files *f, struct job *j)
 {
 	struct unpack *u = j->state_map;
-	ssize_t n;
+	enum step step;
+	size_t n;
 	int error;
 
 	if (j->fresh)
 		return start(f, j);
-	if (j->committed && (j->ended || j->count >= j->length))
+	if (all_has_come(j))
 		return done(f, j, j->count == j->length && u->complete && u->have == 0 ? 0 : FILES_SHORT);
-	if (j->ended)
-		return wait_for(j, -1, 0); /* for COMMIT or CANCEL */
-	n = read(j->pipe, u->in + u->have, sizeof u->in - u->have);
-	if (n < 0 && errno == EAGAIN)
-		return wait_for(j, j->pipe, POLLIN);
-	if (n < 0 && errno != EINTR)
-		return done(f, j, errno);
+	n = take_piece(f, j, u->in + u->have, sizeof u->in - u->have, &step);
 	if (n == 0)
-		j->ended = true;
-	if (n <= 0)
-		return STEP_AGAIN;
-	j->count += (uint64_t) n;
-	u->have += (size_t) n;
+		return step;
+	j->count += n;
+	u->have += n;
 	error = take_all(u, j);
 	return error != 0 ? done(f, j, error) : STEP_AGAIN;
 }

@@ -153,23 +153,18 @@ static enum step start(struct files *f, struct job *j)
 
 enum step write_step(struct files *f, struct job *j)
 {
-	ssize_t n;
+	enum step step;
+	size_t n;
 	int error;
 
 	if (j->fresh)
 		return start(f, j);
-	if (j->committed && (j->ended || j->count >= j->length))
+	if (all_has_come(j))
 		return j->count == j->length ? commit(f, j) : done(f, j, FILES_SHORT);
-	if (j->ended)
-		return wait_for(j, -1, 0); /* for COMMIT or CANCEL */
-	n = read(j->pipe, f->piece, sizeof f->piece);
-	if (n < 0 && errno == EAGAIN)
-		return wait_for(j, j->pipe, POLLIN);
-	if (n < 0 && errno != EINTR)
-		return done(f, j, errno);
+	n = take_piece(f, j, f->piece, sizeof f->piece, &step);
 	if (n == 0)
-		j->ended = true;
-	error = n > 0 ? write_piece(j, f->piece, (size_t) n) : 0;
+		return step;
+	error = write_piece(j, f->piece, n);
 	return error != 0 ? done(f, j, error) : STEP_AGAIN;
 }
 

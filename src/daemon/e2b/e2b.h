@@ -104,6 +104,18 @@ struct sandbox *e2b_signed_sandbox(const struct request *r);
 enum e2b_signature { E2B_SIGNATURE_GOOD, E2B_SIGNATURE_WRONG, E2B_SIGNATURE_EXPIRED };
 enum e2b_signature e2b_check_signature(const struct request *r, const struct sandbox *s);
 
+/* ---- body.c ---- */
+
+enum e2b_body_fault { E2B_BODY_TOO_LONG, E2B_BODY_BUSY /* too much is held already */ };
+struct e2b_body_ops {
+	size_t most;
+	/* Each ends the request, now or later. */
+	void (*whole)(struct request *r, struct sandbox *s, const void *arg, const char *body, size_t size);
+	void (*refuse)(struct request *r, const void *arg, enum e2b_body_fault fault);
+};
+/* Calls one of them with the body, while the sandbox runs. What is held until then is counted of all bodies together. */
+void e2b_read_body(struct request *r, const struct sandbox *s, const struct e2b_body_ops *ops, const void *arg);
+
 /* ---- envd.c, interpreter.c: each ends the request. ---- */
 
 /* Everything on port 49983 but /health and /files. X-Access-Token was right. */

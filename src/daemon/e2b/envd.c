@@ -1,7 +1,6 @@
 /* The RPCs of a sandbox: who asks as which user, and the message of a call. */
 #include "daemon/e2b/envd.h"
 
-#include <event2/buffer.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,19 +11,6 @@
 #include "base/mem.h"
 
 enum { USER_MAX = 64, REFUSAL_SIZE = 500 };
-
-/* A call whose message is still coming. */
-struct pending {
-	const struct envd_method *method;
-	char id[SANDBOX_ID_SIZE];
-	struct evbuffer *body;
-};
-
-static void pending_free(struct pending *p)
-{
-	evbuffer_free(p->body);
-	free(p);
-}
 
 static const struct envd_method *method_of(const char *path)
 {
@@ -90,42 +76,25 @@ static void run_method(struct request *r, const struct envd_method *m, struct sa
 		m->run(&call);
 }
 
-static void take_body(struct request *r, struct evbuffer *content, enum body_event event)
+static void body_whole(struct request *r, struct sandbox *s, const void *arg, const char *body, size_t size)
 {
-	struct pending *p = r->data;
-	const struct envd_method *m = p->method;
-	struct sandbox *s;
+	const struct envd_method *m = arg;
 	const char *why = NULL;
-	json_t *message = NULL;
-	size_t size;
+	json_t *message = connect_parse(body, size, m->streams, &why);
 
-	if (event == BODY_BROKEN) {
-		pending_free(p);
-		refuse_body(r);
-		return;
-	}
-	if (!request_count_body(r, evbuffer_get_length(content)) || evbuffer_add_buffer(p->body, content) < 0) {
-		struct envd_call call = {.request = r};
-
-		pending_free(p);
-		envd_refuse(&call, m->streams, CONNECT_RESOURCE_EXHAUSTED, "too many large requests are under way");
-		return;
-	}
-	size = evbuffer_get_length(p->body);
-	if (event == BODY_MORE && size <= CONNECT_MESSAGE_MAX)
-		return;
-	if (size > CONNECT_MESSAGE_MAX)
-		why = "the message is too long";
-	else
-		message = connect_parse(size > 0 ? (const char *) evbuffer_pullup(p->body, -1) : "", size, m->streams, &why);
-	request_drop_body(r);               /* the request may last */
-	s = sandbox_find(r->daemon, p->id); /* it may have ended meanwhile */
-	if (s == NULL || s->state != SANDBOX_RUNNING)
-		e2b_refuse_gone(r, p->id);
-	else
-		run_method(r, m, s, message, why);
+	run_method(r, m, s, message, why);
 	json_decref(message);
-	pending_free(p);
+}
+
+static void body_refused(struct request *r, const void *arg, enum e2b_body_fault fault)
+{
+	const struct envd_method *m = arg;
+	const struct envd_call call = {.request = r};
+
+	if (fault == E2B_BODY_TOO_LONG)
+		envd_refuse(&call, m->streams, CONNECT_INVALID_ARGUMENT, "the message is too long");
+	else
+		envd_refuse(&call, m->streams, CONNECT_RESOURCE_EXHAUSTED, "too many large requests are under way");
 }
 
 static bool has_type(const struct request *r, const char *type)
@@ -139,8 +108,8 @@ static bool has_type(const struct request *r, const char *type)
 
 void e2b_envd_request(struct request *r, struct sandbox *s)
 {
+	static const struct e2b_body_ops body_ops = {CONNECT_MESSAGE_MAX, body_whole, body_refused};
 	const struct envd_method *m = method_of(r->path);
-	struct pending *p;
 
 	if (m == NULL) {
 		connect_refuse(r, CONNECT_UNIMPLEMENTED, "%.200s is not offered", r->path);
@@ -160,14 +129,5 @@ void e2b_envd_request(struct request *r, struct sandbox *s)
 	}
 	if (!m->streams)
 		request_hold_drain(r);
-	p = xcalloc(1, sizeof *p);
-	*p = (struct pending){.method = m, .body = evbuffer_new()};
-	memcpy(p->id, s->id, sizeof p->id);
-	if (p->body == NULL) {
-		free(p);
-		connect_refuse(r, CONNECT_RESOURCE_EXHAUSTED, "there is not enough memory");
-		return;
-	}
-	r->data = p;
-	request_read(r, take_body);
+	e2b_read_body(r, s, &body_ops, m);
 }

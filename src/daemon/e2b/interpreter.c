@@ -404,72 +404,47 @@ static void change_context(struct request *r, struct sandbox *s)
 
 /* ---- Bodies. ---- */
 
-struct pending {
-	void (*run)(struct request *r, struct sandbox *s, const json_t *m);
-	char id[SANDBOX_ID_SIZE];
-	struct evbuffer *body;
-};
-
-static void pending_free(struct pending *p)
-{
-	evbuffer_free(p->body);
-	free(p);
-}
-
-static void take_body(struct request *r, struct evbuffer *content, enum body_event event)
-{
-	struct pending *p = r->data;
-	struct json_faults faults = {0};
-	struct sandbox *s;
-	json_t *m;
-	size_t size;
-
-	if (event == BODY_BROKEN) {
-		pending_free(p);
-		refuse_body(r);
-		return;
-	}
-	if (!request_count_body(r, evbuffer_get_length(content)) || evbuffer_add_buffer(p->body, content) < 0) {
-		pending_free(p);
-		refuse_text(r, 503, "too many large requests are under way");
-		return;
-	}
-	size = evbuffer_get_length(p->body);
-	if (event == BODY_MORE && size <= BODY_SIZE_MAX)
-		return;
-	if (size > BODY_SIZE_MAX) {
-		pending_free(p);
-		refuse_text(r, 413, "the body is too long");
-		return;
-	}
-	m = size > 0 ? json_in_parse((const char *) evbuffer_pullup(p->body, -1), size, &faults) : json_object();
-	request_drop_body(r);               /* the request may last */
-	s = sandbox_find(r->daemon, p->id); /* it may have ended meanwhile */
-	if (s == NULL || s->state != SANDBOX_RUNNING)
-		e2b_refuse_gone(r, p->id);
-	else if (!json_is_object(m))
-		refuse_text(r, 422, "the body is no JSON object");
-	else
-		p->run(r, s, m);
-	json_decref(m);
-	pending_free(p);
-}
-
-static void read_body(struct request *r, const struct sandbox *s,
+static void with_json(struct request *r, struct sandbox *s, const char *body, size_t size,
 		      void (*run)(struct request *r, struct sandbox *s, const json_t *m))
 {
-	struct pending *p = xcalloc(1, sizeof *p);
+	struct json_faults faults = {0};
+	json_t *m = size > 0 ? json_in_parse(body, size, &faults) : json_object();
 
-	*p = (struct pending){.run = run, .body = evbuffer_new()};
-	memcpy(p->id, s->id, sizeof p->id);
-	if (p->body == NULL) {
-		free(p);
-		refuse_text(r, 500, "there is not enough memory");
-		return;
-	}
-	r->data = p;
+	if (json_is_object(m))
+		run(r, s, m);
+	else
+		refuse_text(r, 422, "the body is no JSON object");
+	json_decref(m);
+}
+
+static void execute_body(struct request *r, struct sandbox *s, const void *arg, const char *body, size_t size)
+{
+	(void) arg;
+	with_json(r, s, body, size, execute);
+}
+
+static void context_body(struct request *r, struct sandbox *s, const void *arg, const char *body, size_t size)
+{
+	(void) arg;
+	with_json(r, s, body, size, make_context);
+}
+
+static void body_refused(struct request *r, const void *arg, enum e2b_body_fault fault)
+{
+	(void) arg;
+	if (fault == E2B_BODY_TOO_LONG)
+		refuse_text(r, 413, "the body is too long");
+	else
+		refuse_text(r, 503, "too many large requests are under way");
+}
+
+static void read_body(struct request *r, const struct sandbox *s, bool executes)
+{
+	static const struct e2b_body_ops execution = {BODY_SIZE_MAX, execute_body, body_refused},
+					 context = {BODY_SIZE_MAX, context_body, body_refused};
+
 	request_hold_drain(r);
-	request_read(r, take_body);
+	e2b_read_body(r, s, executes ? &execution : &context, NULL);
 }
 
 void e2b_interpreter_request(struct request *r, struct sandbox *s)
@@ -478,11 +453,11 @@ void e2b_interpreter_request(struct request *r, struct sandbox *s)
 
 	if (posts && strcmp(r->path, "/execute") == 0) {
 		if (e2b_has_access_token(r, s))
-			read_body(r, s, execute);
+			read_body(r, s, true);
 		else
 			e2b_refuse(r, 401, "the access token of the sandbox is missing or wrong");
 	} else if (posts && strcmp(r->path, "/contexts") == 0) {
-		read_body(r, s, make_context);
+		read_body(r, s, false);
 	} else if (gets && strcmp(r->path, "/contexts") == 0) {
 		list_contexts(r, s);
 	} else if (gets && strcmp(r->path, "/health") == 0) {

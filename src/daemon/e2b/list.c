@@ -71,7 +71,8 @@ static void get_sandbox(struct request *r)
 /* ---- Filters. ---- */
 
 struct filter {
-	bool running, paused, ascending;
+	unsigned states; /* bits */
+	bool ascending;
 	const char *template;
 	usec_t started_after;
 	json_t *metadata;
@@ -135,22 +136,6 @@ static bool read_time(const char *text, usec_t *ret)
 	return true;
 }
 
-static bool read_states(const char *text, struct filter *f)
-{
-	cleanup_free char *copy = xstrdup(text);
-	char *rest = copy;
-
-	for (const char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
-		if (strcmp(word, "running") == 0)
-			f->running = true;
-		else if (strcmp(word, "paused") == 0)
-			f->paused = true;
-		else
-			return false;
-	}
-	return true;
-}
-
 /* NULL, or what is wrong. */
 static const char *read_filter(const struct request *r, struct filter *f)
 {
@@ -159,7 +144,8 @@ static const char *read_filter(const struct request *r, struct filter *f)
 	const char *metadata = request_query(r, "metadata");
 
 	*f = (struct filter){.limit = PAGE_MAX, .template = request_query(r, "template")};
-	if (!read_states(states != NULL && states[0] != '\0' ? states : "running,paused", f))
+	if (!sandbox_states_read(states != NULL && states[0] != '\0' ? states : "running,paused",
+				 1U << SANDBOX_RUNNING | 1U << SANDBOX_PAUSED, &f->states))
 		return "state: expected running and paused, separated by commas";
 	if (limit != NULL && (parse_whole(limit, &f->limit) < 0 || f->limit < 1 || f->limit > PAGE_MAX))
 		return "limit: expected 1 to 100";
@@ -183,7 +169,7 @@ static bool fits(const struct filter *f, const struct sandbox *s)
 	const char *key;
 	json_t *value;
 
-	if (s->hidden || !(s->state == SANDBOX_RUNNING ? f->running : s->state == SANDBOX_PAUSED && f->paused))
+	if (s->hidden || (f->states & 1U << s->state) == 0)
 		return false;
 	if (f->template != NULL && (s->policy.template == NULL || strcmp(s->policy.template, f->template) != 0))
 		return false;

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/mcp/mcp.h"
-#include "sandbox/encode.h"
 
 enum { PROGRESS_MAX = 64 * 1024, FAILURE_SIZE = 1024 };
 
@@ -148,20 +147,20 @@ void mcp_call_output(struct mcp_call *c, const char *data, size_t size)
 
 static void tell_progress(struct mcp_call *c)
 {
-	size_t size = c->shown != NULL ? evbuffer_get_length(c->shown) : 0, tail;
+	size_t size = c->shown != NULL ? evbuffer_get_length(c->shown) : 0;
 	const char *data = size > 0 ? (const char *) evbuffer_pullup(c->shown, (ev_ssize_t) size) : NULL;
+	cleanup_free char *text = NULL;
 
 	if (data == NULL || c->canceled)
 		return;
-	tail = utf8_incomplete_tail(data, size); /* a character that is cut waits for its rest */
-	if (tail < size) {
-		c->line.send(c->line.to,
-			     mcp_notification("notifications/progress",
-					      json_pack("{sO sI so}", "progressToken", c->token, "progress", (json_int_t) c->told,
-							"message", mcp_text(data, size - tail))),
-			     false);
-		(void) evbuffer_drain(c->shown, size - tail);
-	}
+	text = text_carry_join(&c->carry, data, size, false, &size);
+	(void) evbuffer_drain(c->shown, evbuffer_get_length(c->shown));
+	if (size > 0)
+		c->line.send(
+		    c->line.to,
+		    mcp_notification("notifications/progress", json_pack("{sO sI so}", "progressToken", c->token, "progress",
+									 (json_int_t) c->told, "message", mcp_text(text, size))),
+		    false);
 }
 
 static void on_progress(evutil_socket_t fd, short what, void *arg)

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "daemon/mcp/message.h"
 #include "daemon/sandbox.h"
+#include "daemon/text-carry.h"
 
 struct daemon;
 struct evbuffer;
@@ -96,7 +97,8 @@ struct mcp_call {
 	void *work;                       /* the tool's */
 
 	struct evbuffer *shown; /* output that no progress has told yet */
-	uint64_t told;          /* bytes so far */
+	struct text_carry carry;
+	uint64_t told; /* bytes so far */
 	struct event *timer;
 };
 
