@@ -1,5 +1,6 @@
 /* The output of processes: from pipes to chunks and to readers. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 enum {
 	READ_SIZE = 32 * 1024,
 	WINDOW = 256 * 1024,         /* how far a reader may be behind */
-	DRAIN_MAX = 1024 * 1024,     /* as much as a pipe can hold */
+	DRAIN_MAX = 1024 * 1024,     /* what does not say how much it can hold */
 	KEEP_MAX = 64 * 1024 * 1024, /* of one process, whatever the policy says */
 	ROOM_MIN = 4096,
 	CHUNKS_MAX = 65536,
@@ -319,13 +320,22 @@ int process_streams_open(struct process *p, const int fds[STREAMS], size_t count
 	return r;
 }
 
+/* Bytes that a stream can hold: a program may have made its pipe larger. */
+static size_t capacity(const struct stream *s)
+{
+	int size = s->fd >= 0 ? fcntl(s->fd, F_GETPIPE_SZ) : -1;
+
+	return size > 0 ? (size_t) size : DRAIN_MAX;
+}
+
 void process_streams_drain(struct process *p)
 {
 	for (size_t i = 0; i < STREAMS; i++) {
 		struct stream *s = &p->streams[i];
+		size_t most = capacity(s); /* whatever goes on writing */
 		ssize_t n = 1;
 
-		for (size_t sum = 0; s->fd >= 0 && n > 0 && sum < DRAIN_MAX; sum += (size_t) n) {
+		for (size_t sum = 0; s->fd >= 0 && n > 0 && sum < most; sum += (size_t) n) {
 			n = read_stream(s);
 			if (n < 0)
 				break;

@@ -42,6 +42,7 @@ static void destroy(struct process *p)
 		evbuffer_free(p->input);
 	json_decref(p->command);
 	json_decref(p->message);
+	json_decref(p->env);
 	json_decref(p->exit);
 	free(p->tag);
 	free(p->cwd);
@@ -224,6 +225,7 @@ int process_start(struct sandbox *s, const struct process_wish *w, void (*on_sta
 	    .cwd = xstrdup(w->cwd != NULL ? w->cwd : s->home),
 	    .command = argv_of(w),
 	    .message = message_of(s, w),
+	    .env = json_incref((json_t *) (uintptr_t) w->env),
 	    .shell_again = w->shell != NULL,
 	    .started = now_realtime(),
 	    .tty = w->tty,

@@ -60,6 +60,7 @@ struct process {
 	int64_t pid;
 	char *tag, *cwd;
 	json_t *command, *message;
+	json_t *env;      /* as its start asked for it, or NULL */
 	bool shell_again; /* /bin/bash was not there */
 	enum process_state state;
 	usec_t started, ended;

@@ -460,6 +460,50 @@ def test_a_process_outlives_its_client_and_is_followed_again(t):
     t.equal((nobody.message(), nobody.last["error"]["code"]), (None, "not_found"), "an unknown one")
 
 
+def test_what_was_written_before_the_end_is_never_lost(t):
+    """Though a client is behind, the pipe is larger than others, and what was left behind holds it and writes on."""
+    c = one(t)
+    code = ("import fcntl, os, subprocess, sys\n"
+            "for fd in (1, 2): fcntl.fcntl(fd, 1031, 1 << 20)\n"
+            "for fd in (1, 2): os.write(fd, b'x' * 999_990 + b'last bytes')\n"
+            "subprocess.Popen(['/bin/bash', '-c', 'while :; do echo late; sleep 0.01; done'], stderr=1)")
+    r = c.start("/usr/bin/python3", "-c", code)
+    c.pid(r)
+    t.check(wait_for(lambda: c.unary("List", {}) == {"processes": []}, PATIENCE), "it ends though nobody reads")
+    events = r.rest_of()
+    out, err = joined(events, "stdout"), joined(events, "stderr")
+    t.equal((out[:1_000_000] == "x" * 999_990 + "last bytes", set(out[1_000_000:].split()) <= {"late"}), (True, True), "stdout")
+    t.equal(err == "x" * 999_990 + "last bytes", True, "stderr")
+    t.equal(events[-1]["end"]["exitCode"], 0, "the end")
+    for _ in range(20):
+        r = c.start("/bin/bash", "-c", "sleep 60 > /dev/null & for i in {1..300}; do echo $i; done", pty=(80, 24))
+        c.pid(r)
+        events = r.rest_of()
+        t.equal(joined(events, "pty"), "".join(f"{i}\r\n" for i in range(1, 301)), "a terminal")
+        t.equal(events[-1]["end"]["exitCode"], 0, "its end")
+
+
+def test_messages_may_be_written_in_other_ways(t):
+    """What JSON of these messages leaves to clients: null, snake_case, numbers as text, base64 of each kind."""
+    c = one(t, envVars={"COLOUR": "green"})
+    r = c.stream("Start", {"process": {"cmd": "/bin/cat", "args": None, "envs": {"A": "1"}, "cwd": None}, "stdin": None, "pty": None, "tag": None})
+    pid = c.pid(r)
+    t.equal(c.unary("List", {})["processes"][0]["config"], {"cmd": "/bin/cat", "args": [], "envs": {"A": "1"}, "cwd": "/home/user"}, "as given")
+    for text in ("Pz8_", "Pz8/", "aGk"):
+        c.unary("SendInput", {"process": {"pid": str(pid)}, "input": {"stdin": text}})
+    c.unary("CloseStdin", {"process": {"pid": pid}})
+    t.equal(joined(r.rest_of(), "stdout"), "??????hi", "all of them")
+    c.s.shell("mkdir -p d/e; touch d/e/f")
+    t.equal([e["name"] for e in c.files("ListDir", {"path": "d", "depth": "2"})["entries"]], ["e", "f"], "a number")
+    w = Watcher(c, "d", include_entry=True)
+    c.s.shell("touch d/g")
+    t.equal(w.until("CREATE", "g")[0]["entry"]["name"], "g", "snake_case")
+    c.files("RemoveWatcher", {"watcher_id": w.id})
+    envs = c.s.envd("GET", "/envs", status=200).json
+    t.equal((envs["COLOUR"], envs["E2B_SANDBOX_ID"]), ("green", c.s.id), "/envs")
+    c.s.envd("GET", "/envs", status=401, token=False)
+
+
 def test_the_deadline_of_start_is_that_of_the_process(t):
     c = one(t)
     r = c.start("/bin/sleep", "600", timeout=1000)

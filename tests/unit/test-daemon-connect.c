@@ -141,6 +141,65 @@ static void envelopes_are_written(void **state)
 	evbuffer_free(out);
 }
 
+static void fields_have_two_names(void **state)
+{
+	json_t *m = json_pack("{si si sn si}", "watcherId", 1, "include_entry", 2, "cwd", "a", 3);
+
+	(void) state;
+	assert_int_equal(json_integer_value(connect_field(m, "watcherId")), 1);
+	assert_int_equal(json_integer_value(connect_field(m, "includeEntry")), 2);
+	assert_null(connect_field(m, "cwd")); /* null is as if it were not there */
+	assert_null(connect_field(m, "A"));
+	assert_null(connect_field(m, "nothing"));
+	assert_null(connect_field(NULL, "a"));
+	json_decref(m);
+}
+
+static void assert_integer(json_t *value, json_int_t expected)
+{
+	assert_int_equal(connect_integer(value), expected);
+	json_decref(value);
+}
+
+static void numbers_may_be_texts(void **state)
+{
+	(void) state;
+	assert_integer(json_integer(7), 7);
+	assert_integer(json_integer(-7), -7);
+	assert_integer(json_string("1234"), 1234);
+	assert_integer(json_string("9223372036854775808"), 0);
+	assert_integer(json_string("1x"), 0);
+	assert_integer(json_string(""), 0);
+	assert_integer(json_true(), 0);
+	assert_integer(NULL, 0);
+}
+
+static void assert_bytes(const char *text, const char *expected)
+{
+	struct evbuffer *out = evbuffer_new();
+	char found[16] = "";
+
+	assert_int_equal(connect_bytes(text, out), expected != NULL);
+	(void) evbuffer_remove(out, found, sizeof found - 1);
+	assert_string_equal(found, expected != NULL ? expected : "");
+	evbuffer_free(out);
+}
+
+static void bytes_are_base64_of_any_kind(void **state)
+{
+	(void) state;
+	assert_bytes("", "");
+	assert_bytes("aGk=", "hi");
+	assert_bytes("aGk", "hi");
+	assert_bytes("Pz8/", "???");
+	assert_bytes("Pz8_", "???");
+	assert_bytes("/j8=", "\xfe?");
+	assert_bytes("_j8", "\xfe?");
+	assert_bytes("***", NULL);
+	assert_bytes("aGk=x", NULL);
+	assert_bytes("a", NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -148,6 +207,9 @@ int main(void)
 	    cmocka_unit_test(streams_are_read_however_they_come_in),
 	    cmocka_unit_test(what_is_no_message_is_told_at_once),
 	    cmocka_unit_test(envelopes_are_written),
+	    cmocka_unit_test(fields_have_two_names),
+	    cmocka_unit_test(numbers_may_be_texts),
+	    cmocka_unit_test(bytes_are_base64_of_any_kind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

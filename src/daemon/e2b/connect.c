@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/event.h>
+#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,6 +94,48 @@ int connect_next(struct evbuffer *in, json_t **ret, const char **ret_why)
 	*ret = parse(size > 0 ? (const char *) evbuffer_pullup(in, (ev_ssize_t) size) : "", size, ret_why);
 	(void) evbuffer_drain(in, size);
 	return *ret != NULL ? 1 : -1;
+}
+
+json_t *connect_field(const json_t *message, const char *name)
+{
+	json_t *value = json_object_get(message, name);
+	char other[64];
+	size_t used = 0;
+
+	for (const char *p = name; *p != '\0' && used + 3 < sizeof other; p++) {
+		bool upper = *p >= 'A' && *p <= 'Z';
+
+		if (upper)
+			other[used++] = '_';
+		other[used++] = upper ? (char) (*p - 'A' + 'a') : *p;
+	}
+	other[used] = '\0';
+	if (value == NULL)
+		value = json_object_get(message, other);
+	return json_is_null(value) ? NULL : value;
+}
+
+json_int_t connect_integer(const json_t *value)
+{
+	const char *text = json_string_value(value);
+	uint64_t number;
+
+	if (text != NULL && parse_whole(text, &number) == 0 && number <= INT64_MAX)
+		return (json_int_t) number;
+	return json_integer_value(value);
+}
+
+bool connect_bytes(const char *text, struct evbuffer *out)
+{
+	static const int variants[] = {sodium_base64_VARIANT_ORIGINAL, sodium_base64_VARIANT_ORIGINAL_NO_PADDING,
+				       sodium_base64_VARIANT_URLSAFE, sodium_base64_VARIANT_URLSAFE_NO_PADDING};
+	size_t size = strlen(text), got = 0;
+	cleanup_free unsigned char *data = xcalloc(size + 1, 1);
+
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++)
+		if (sodium_base642bin(data, size + 1, text, size, NULL, &got, NULL, variants[i]) == 0)
+			return evbuffer_add(out, data, got) == 0;
+	return false;
 }
 
 int connect_add(struct evbuffer *out, bool last, const json_t *message)

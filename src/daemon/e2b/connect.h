@@ -35,6 +35,13 @@ json_t *connect_parse(const char *body, size_t size, bool enveloped, const char 
 /* The next message of a client's stream, out of `in`: 1 and *ret, an object owned by the caller; 0: it is not whole yet; -1 with
  * why: what comes is none. */
 int connect_next(struct evbuffer *in, json_t **ret, const char **ret_why);
+/* What the JSON form of messages lets clients choose. A member by its name in camelCase or in snake_case; NULL: it is not there,
+ * or null, which is the default of its kind. */
+json_t *connect_field(const json_t *message, const char *name);
+/* A number, also one that is written as text; 0: neither. */
+json_int_t connect_integer(const json_t *value);
+/* base64 in each of its alphabets, with padding or without, decoded into `out`. False: it is none. */
+bool connect_bytes(const char *text, struct evbuffer *out);
 /* Adds an envelope. 0 or -ENOMEM. */
 int connect_add(struct evbuffer *out, bool last, const json_t *message);
 /* "Connect-Timeout-Ms", "Keepalive-Ping-Interval": a whole number; false: it is not there, or is none. */

@@ -159,7 +159,7 @@ static void op_answer(struct op *o, json_t *message)
 
 const char *envd_path(const struct envd_call *c, const char *name, bool streams)
 {
-	const char *path = json_string_value(json_object_get(c->message, name));
+	const char *path = json_string_value(connect_field(c->message, name));
 
 	/* Missing is the default of the form: "", which is the home directory. */
 	path = path == NULL || path[0] == '\0' ? "." : e2b_path(path);
@@ -303,7 +303,7 @@ static void list_next(struct op *o)
 
 static void list_directory(const struct envd_call *c)
 {
-	json_int_t depth = json_integer_value(json_object_get(c->message, "depth"));
+	json_int_t depth = connect_integer(connect_field(c->message, "depth"));
 	const char *path = envd_path(c, "path", false);
 	struct op *o;
 

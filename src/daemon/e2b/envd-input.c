@@ -2,7 +2,6 @@
  * bytes, so that a client sends no faster than they are read. */
 #include <errno.h>
 #include <event2/buffer.h>
-#include <sodium.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,27 +13,17 @@
 /* A stream may be silent for so long. */
 #define STREAM_PATIENCE (3600 * USEC_PER_SEC)
 
-static bool decode(const char *text, struct evbuffer *out)
-{
-	size_t size = strlen(text), got = 0;
-	cleanup_free unsigned char *data = xcalloc(size + 1, 1);
-
-	if (sodium_base642bin(data, size + 1, text, size, NULL, &got, NULL, sodium_base64_VARIANT_ORIGINAL) != 0)
-		return false;
-	return evbuffer_add(out, data, got) == 0;
-}
-
 /* The bytes of a ProcessInput into `out`. NULL, or why not. */
 static const char *read_input(const struct process *p, const json_t *input, struct evbuffer *out, enum connect_code *ret_code)
 {
-	const char *plain = json_string_value(json_object_get(input, "stdin")),
-		   *pty = json_string_value(json_object_get(input, "pty"));
+	const char *plain = json_string_value(connect_field(input, "stdin")),
+		   *pty = json_string_value(connect_field(input, "pty"));
 
 	*ret_code = CONNECT_INTERNAL;
 	if (p->tty != (pty != NULL) || (plain == NULL) == (pty == NULL))
 		return p->tty ? "the process has no pipe as input" : "the process has no terminal";
 	*ret_code = CONNECT_INVALID_ARGUMENT;
-	return decode(p->tty ? pty : plain, out) ? NULL : "input: expected base64";
+	return connect_bytes(p->tty ? pty : plain, out) ? NULL : "input: expected base64";
 }
 
 static const char *words_of(int error, enum connect_code *ret_code)
@@ -108,7 +97,7 @@ static void send_to(const struct envd_call *c, struct process *p, struct evbuffe
 
 void envd_send_input(const struct envd_call *c)
 {
-	struct process *p = envd_running(c, json_object_get(c->message, "process"), false);
+	struct process *p = envd_running(c, connect_field(c->message, "process"), false);
 	struct evbuffer *data = p != NULL ? evbuffer_new() : NULL;
 	enum connect_code code = CONNECT_RESOURCE_EXHAUSTED;
 	const char *why = "there is not enough memory";
@@ -116,7 +105,7 @@ void envd_send_input(const struct envd_call *c)
 	if (p == NULL)
 		return;
 	if (data != NULL)
-		why = read_input(p, json_object_get(c->message, "input"), data, &code);
+		why = read_input(p, connect_field(c->message, "input"), data, &code);
 	if (why == NULL) {
 		send_to(c, p, data, false);
 		return;
@@ -128,7 +117,7 @@ void envd_send_input(const struct envd_call *c)
 
 void envd_close_input(const struct envd_call *c)
 {
-	struct process *p = envd_running(c, json_object_get(c->message, "process"), false);
+	struct process *p = envd_running(c, connect_field(c->message, "process"), false);
 	struct evbuffer *nothing;
 
 	if (p == NULL)
@@ -207,7 +196,7 @@ static bool take_start(struct streaming *s, const json_t *start)
 
 	if (s->process != NULL)
 		return streaming_fail(s, CONNECT_INVALID_ARGUMENT, "there was a start before");
-	p = envd_running(&s->call, json_object_get(start, "process"), true);
+	p = envd_running(&s->call, connect_field(start, "process"), true);
 	if (p == NULL) {
 		(void) streaming_free(s); /* the request was refused */
 		return false;
@@ -226,7 +215,7 @@ static bool take_data(struct streaming *s, const json_t *data)
 
 	if (s->process == NULL)
 		return streaming_fail(s, CONNECT_INVALID_ARGUMENT, "expected start first");
-	why = read_input(s->process, json_object_get(data, "input"), s->writer.data, &code);
+	why = read_input(s->process, connect_field(data, "input"), s->writer.data, &code);
 	if (why != NULL)
 		return streaming_fail(s, code, why);
 	process_input(s->process, &s->writer);
@@ -235,13 +224,13 @@ static bool take_data(struct streaming *s, const json_t *data)
 
 static bool take_message(struct streaming *s, const json_t *message)
 {
-	const json_t *start = json_object_get(message, "start"), *data = json_object_get(message, "data");
+	const json_t *start = connect_field(message, "start"), *data = connect_field(message, "data");
 
 	if (json_is_object(start))
 		return take_start(s, start);
 	if (json_is_object(data))
 		return take_data(s, data);
-	return json_is_object(json_object_get(message, "keepalive")) ||
+	return json_is_object(connect_field(message, "keepalive")) ||
 	       streaming_fail(s, CONNECT_INVALID_ARGUMENT, "expected start, data or keepalive");
 }
 

@@ -195,7 +195,7 @@ static void started(void *arg, struct process *p)
 
 static const char *text_in(const json_t *o, const char *name)
 {
-	const char *text = json_string_value(json_object_get(o, name));
+	const char *text = json_string_value(connect_field(o, name));
 
 	return text != NULL && text[0] != '\0' ? text : NULL;
 }
@@ -203,7 +203,7 @@ static const char *text_in(const json_t *o, const char *name)
 /* cmd and args as one list, owned by the caller; NULL: not of the form. */
 static json_t *argv_of(const json_t *config)
 {
-	const json_t *args = json_object_get(config, "args"), *arg;
+	const json_t *args = connect_field(config, "args"), *arg;
 	json_t *argv;
 	size_t i;
 
@@ -225,7 +225,7 @@ static bool is_environment(const json_t *envs)
 	const char *key;
 	json_t *value;
 
-	if (envs == NULL || json_is_null(envs))
+	if (envs == NULL)
 		return true;
 	json_object_foreach((json_t *) (uintptr_t) envs, key, value)
 	{
@@ -237,8 +237,8 @@ static bool is_environment(const json_t *envs)
 
 static bool read_size(const json_t *pty, unsigned *columns, unsigned *rows)
 {
-	const json_t *size = json_object_get(pty, "size");
-	json_int_t c = json_integer_value(json_object_get(size, "cols")), r = json_integer_value(json_object_get(size, "rows"));
+	const json_t *size = connect_field(pty, "size");
+	json_int_t c = connect_integer(connect_field(size, "cols")), r = connect_integer(connect_field(size, "rows"));
 
 	*columns = (unsigned) c;
 	*rows = (unsigned) r;
@@ -248,8 +248,8 @@ static bool read_size(const json_t *pty, unsigned *columns, unsigned *rows)
 /* NULL, or what is wrong. `argv` is what the wish borrows. */
 static const char *read_start(const struct envd_call *c, const json_t *argv, struct process_wish *w)
 {
-	const json_t *config = json_object_get(c->message, "process"), *envs = json_object_get(config, "envs"),
-		     *input = json_object_get(c->message, "stdin"), *pty = json_object_get(c->message, "pty");
+	const json_t *config = connect_field(c->message, "process"), *envs = connect_field(config, "envs"),
+		     *input = connect_field(c->message, "stdin"), *pty = connect_field(c->message, "pty");
 	uint64_t left = 0;
 
 	*w = (struct process_wish){.argv = argv,
@@ -280,7 +280,7 @@ static const char *read_start(const struct envd_call *c, const json_t *argv, str
 
 static void start(const struct envd_call *c)
 {
-	json_t *argv = argv_of(json_object_get(c->message, "process"));
+	json_t *argv = argv_of(connect_field(c->message, "process"));
 	struct process_wish wish;
 	const char *why = read_start(c, argv, &wish);
 	struct process *p;
@@ -315,7 +315,7 @@ struct process *envd_process(const struct envd_call *c, const json_t *which, boo
 	if (tag != NULL)
 		(void) snprintf(name, sizeof name, "tag:%s", tag);
 	else
-		(void) snprintf(name, sizeof name, "%lld", (long long) json_integer_value(json_object_get(which, "pid")));
+		(void) snprintf(name, sizeof name, "%lld", (long long) connect_integer(connect_field(which, "pid")));
 	if (strlen(name) < sizeof name - 1)
 		p = process_find(c->sandbox, name);
 	if (p == NULL)
@@ -335,12 +335,12 @@ struct process *envd_running(const struct envd_call *c, const json_t *which, boo
 
 static struct process *running(const struct envd_call *c)
 {
-	return envd_running(c, json_object_get(c->message, "process"), false);
+	return envd_running(c, connect_field(c->message, "process"), false);
 }
 
 static void connect_to(const struct envd_call *c)
 {
-	struct process *p = envd_process(c, json_object_get(c->message, "process"), true);
+	struct process *p = envd_process(c, connect_field(c->message, "process"), true);
 
 	if (p != NULL)
 		watch(watcher_new(c), p, p->next_number);
@@ -359,6 +359,8 @@ static void list(const struct envd_call *c)
 		(void) json_array_remove(args, 0);
 		one = json_pack("{s{sO so ss} sI}", "config", "cmd", json_array_get(p->command, 0), "args", args, "cwd", p->cwd,
 				"pid", (json_int_t) p->pid);
+		if (p->env != NULL)
+			(void) json_object_set(json_object_get(one, "config"), "envs", p->env);
 		if (p->tag != NULL)
 			(void) json_object_set_new(one, "tag", json_string(p->tag));
 		(void) json_array_append_new(found, one);
@@ -404,7 +406,7 @@ static int signal_of(const json_t *value)
 
 static void send_signal(const struct envd_call *c)
 {
-	int number = signal_of(json_object_get(c->message, "signal"));
+	int number = signal_of(connect_field(c->message, "signal"));
 	const struct process *p = running(c);
 
 	if (p == NULL)
@@ -417,7 +419,7 @@ static void send_signal(const struct envd_call *c)
 
 static void update(const struct envd_call *c)
 {
-	const json_t *pty = json_object_get(c->message, "pty");
+	const json_t *pty = connect_field(c->message, "pty");
 	const struct process *p = running(c);
 	unsigned columns, rows;
 

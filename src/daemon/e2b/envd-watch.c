@@ -65,9 +65,9 @@ static bool read_ask(const struct envd_call *c, bool streams, struct files_ask *
 	if (ret->path == NULL)
 		return false;
 	ret->path_size = strlen(ret->path);
-	if (json_is_true(json_object_get(c->message, "recursive")))
+	if (json_is_true(connect_field(c->message, "recursive")))
 		ret->flags |= FILES_RECURSIVE;
-	if (json_is_true(json_object_get(c->message, "includeEntry")))
+	if (json_is_true(connect_field(c->message, "includeEntry")))
 		ret->flags |= FILES_ENTRIES | FILES_REAL | FILES_METADATA;
 	return true;
 }
@@ -301,7 +301,7 @@ static size_t polled_count(const struct sandbox *s)
 /* The watcher of the message; NULL with the request refused. */
 static struct polled *polled_of(const struct envd_call *c)
 {
-	const char *id = json_string_value(json_object_get(c->message, "watcherId"));
+	const char *id = json_string_value(connect_field(c->message, "watcherId"));
 
 	for (struct sandbox_cut *at = c->sandbox->cuts; at != NULL && id != NULL; at = at->next) {
 		struct polled *w = (struct polled *) ((char *) at - offsetof(struct polled, cut));

@@ -111,6 +111,10 @@ void e2b_envd_request(struct request *r, struct sandbox *s)
 	static const struct e2b_body_ops body_ops = {CONNECT_MESSAGE_MAX, body_whole, body_refused};
 	const struct envd_method *m = method_of(r->path);
 
+	if (strcmp(r->path, "/envs") == 0 && strcmp(r->method, "GET") == 0) {
+		respond_json(r, 200, json_incref(s->env));
+		return;
+	}
 	if (m == NULL) {
 		connect_refuse(r, CONNECT_UNIMPLEMENTED, "%.200s is not offered", r->path);
 		return;
