@@ -90,3 +90,11 @@ scenario('fifty sandboxes at once', async t => {
   const said = await Promise.all(all.map((s, i) => s.commands.run(`echo ${i}`)))
   assert.deepEqual(said.map(r => r.stdout), all.map((_, i) => `${i}\n`))
 })
+
+scenario('much input to one that reads slowly', async t => {
+  const s = await sandbox(t, Sandbox)
+  const c = await s.commands.run('sleep 1; wc -c', { background: true, stdin: true })
+  for (let i = 0; i < 40; i++) await c.sendStdin('x'.repeat(20000))
+  await c.closeStdin()
+  assert.equal((await c.wait()).stdout, '800000\n')
+})

@@ -56,3 +56,18 @@ scenario('a directory is watched', async t => {
   await handle.stop()
   await rejects(s.files.watchDir('nowhere', () => {}), 'FileNotFoundError')
 })
+
+scenario('changes that are polled, by the client below the SDK', async t => {
+  const s = await sandbox(t, Sandbox)
+  const { rpc } = s.files
+  const { watcherId } = await rpc.createWatcher({ path: '.', recursive: true, includeEntry: true })
+  await s.files.write('polled.txt', 'x', { metadata: { k: 'v' } })
+  const found = []
+  await until(async () => {
+    found.push(...(await rpc.getWatcherEvents({ watcherId })).events)
+    return found.some(e => e.name === 'polled.txt' && e.type === 1 /* CREATE */)
+  }, 'the change')
+  assert.deepEqual(found.find(e => e.name === 'polled.txt').entry.metadata, { k: 'v' })
+  await rpc.removeWatcher({ watcherId })
+  await assert.rejects(rpc.getWatcherEvents({ watcherId }), e => e.code === 5)
+})
