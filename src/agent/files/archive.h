@@ -23,7 +23,7 @@ enum archive_type {
 };
 
 /* Another one for each change of what is below. */
-enum { ARCHIVE_VERSION = 1 };
+enum { ARCHIVE_VERSION = 2 };
 
 enum { ARCHIVE_DATA_MAX = 65536, ARCHIVE_MODE = 01777 /* no set-id: it does nothing inside */ };
 
