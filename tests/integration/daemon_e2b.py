@@ -20,12 +20,12 @@ from daemon import Answer, Daemon, read_until_closed, wait_for  # noqa: E402
 LOOSE = "enforcement: best-effort\n"  # this machine may not hold every limit for the caller
 
 
-def serve(t, *flags, ceiling="", state=None):
+def serve(t, *flags, ceiling="", template="", state=None):
     folder = t.tmp("templates")
     os.mkdir(folder, 0o755)
     for name in ("base", "code-interpreter-v1", "other"):
         with open(os.path.join(folder, name + ".yaml"), "w", encoding="utf-8") as f:
-            f.write("version: 1\n" + LOOSE)
+            f.write("version: 1\n" + LOOSE + template)
     path = t.file("version: 1\n" + LOOSE + ceiling, "ceiling.yaml")
     return E2B(Daemon(t, "--ceiling", path, "--templates", folder, *flags, state=state))
 

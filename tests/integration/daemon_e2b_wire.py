@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib"), HERE]
 import tap  # noqa: E402
 from daemon import wait_for  # noqa: E402
-from daemon_e2b import serve  # noqa: E402
+from daemon_e2b import Sandbox, serve  # noqa: E402
 
 PATIENCE = 30
 
@@ -641,6 +641,18 @@ def test_metadata_stay_with_their_file(t):
     t.equal(put("?path=sub/b.txt"), [{"name": "b.txt", "path": "/home/user/sub/b.txt", "type": "file"}], "none")
     t.equal(of("sub/b.txt"), None, "clears")
     t.equal(of("1"), {"k": "v"}, "others keep theirs")
+    fork = Call(Sandbox(c.s.e, c.s.ask("POST", "/fork", {"count": 1}, 201).json[0]["sandbox"]))
+    t.equal(fork.files("Stat", {"path": "1"})["entry"]["metadata"], {"k": "v"}, "and so do those of a fork")
+
+
+def test_metadata_that_cannot_be_kept_are_refused(t):
+    c = Call(serve(t, ceiling="isolation: process\n", template="isolation: process\n").create())
+    h = {"Content-Type": "application/octet-stream"}
+    r = c.s.envd("POST", "/files?path=a", b"x", 501, **h, **{"X-Metadata-a": "b"})
+    t.check("keeps no metadata" in r.json["message"], r.json)
+    c.files("Stat", {"path": "a"}, "not_found")
+    t.equal([e["name"] for e in c.files("ListDir", {"path": "."})["entries"] if e["name"] != "policy.json"], [], "nothing is left of it")
+    c.s.envd("POST", "/files?path=a", b"x", 200, **h)
 
 
 def test_metadata_are_bounded(t):
