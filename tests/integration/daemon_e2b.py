@@ -725,6 +725,15 @@ def signature(path, operation, user, token, expiration=None):
     return "v1_" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
+def test_files_are_sent_as_they_are(t):
+    s = serve(t).create()
+    upload(s, "?path=a", ("file", "x", b"content"), status=200)
+    for accepted, status in (("gzip, deflate, br", 200), ("gzip;q=1.0, identity;q=0.5, *;q=0", 200), ("", 200), ("*", 200), ("identity;q=0.001", 200),
+                             ("gzip, identity;q=0", 406), ("*;q=0", 406), ("gzip;q=0, *;q=0.0", 406), ("*;q=0,identity", 200)):
+        r = s.envd("GET", "/files?path=a", status=status, **{"Accept-Encoding": accepted})
+        t.equal(r.body == b"content" if status == 200 else r.json["code"] == 406, True, accepted)
+
+
 def test_signed_urls_need_neither_token_nor_id(t):
     t.equal(signature("/home/user/report.txt", "read", "", "tok_example_1"), "v1_Od+hC3Y29potJFgjU2gYAuQS86x9zOR4UFbZ0HSZ+kE", "a known one")
     e = serve(t)

@@ -6,10 +6,12 @@
 
 #include <cmocka.h>
 #include <event2/buffer.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "daemon/e2b/e2b.h"
+#include "daemon/e2b/file-metadata.h"
 #include "daemon/e2b/multipart.h"
 #include "daemon/snapshots.h"
 
@@ -180,12 +182,57 @@ static void snapshots_are_called_by_name_and_tag(void **state)
 	assert_true(e2b_snapshot_key(longest, &key, &tagged) == (strlen(longest + 2) < SNAPSHOT_NAME_SIZE));
 }
 
+static void assert_metadata(const char *set, size_t size, const char *expected)
+{
+	json_t *o = file_metadata_to_json(set, size);
+	cleanup_free char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : xstrdup("none");
+
+	assert_string_equal(text, expected);
+	json_decref(o);
+}
+
+static void metadata_of_files_are_bounded(void **state)
+{
+	static struct file_metadata m;
+	char name[FILES_METADATA_NAME_MAX + 2], value[FILE_METADATA_BYTES_MAX + 1];
+
+	(void) state;
+	memset(name, 'n', sizeof name - 1);
+	name[sizeof name - 1] = '\0';
+	memset(value, 'v', sizeof value - 1);
+	value[sizeof value - 1] = '\0';
+	assert_null(file_metadata_add(&m, "Author", "Me ~"));
+	assert_null(file_metadata_add(&m, "empty", ""));
+	assert_metadata(m.set, m.size, "{\"author\":\"Me ~\",\"empty\":\"\"}");
+	assert_non_null(file_metadata_add(&m, "AUTHOR", "other"));
+	assert_non_null(file_metadata_add(&m, "", "x"));
+	assert_non_null(file_metadata_add(&m, name, "x"));
+	assert_null(file_metadata_add(&m, name + 1, "x"));
+	assert_non_null(file_metadata_add(&m, "a", "\x7f"));
+	assert_non_null(file_metadata_add(&m, "a", "\t"));
+	assert_non_null(file_metadata_add(&m, "\xc3\xa4", "x"));
+	assert_int_equal(m.count, 3);
+	m = (struct file_metadata){0};
+	assert_non_null(file_metadata_add(&m, "a", value));
+	assert_null(file_metadata_add(&m, "a", value + 1)); /* the most, with the name */
+	assert_non_null(file_metadata_add(&m, "b", ""));
+	m = (struct file_metadata){0};
+	for (int i = 0; i < FILE_METADATA_COUNT_MAX; i++) {
+		(void) snprintf(name, sizeof name, "%d", i);
+		assert_null(file_metadata_add(&m, name, ""));
+	}
+	assert_non_null(file_metadata_add(&m, "more", ""));
+	assert_metadata("", 0, "none");
+	assert_metadata("\xff\0a\xfe\0", 5, "{\"\\\\xff\":\"a\\\\xfe\"}");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(forms_are_read_however_they_come_in), cmocka_unit_test(names_of_files_are_unquoted),
 	    cmocka_unit_test(what_is_no_form_is_refused),          cmocka_unit_test(metadata_is_decoded_twice_behind_the_query),
 	    cmocka_unit_test(paths_are_below_home_or_absolute),    cmocka_unit_test(snapshots_are_called_by_name_and_tag),
+	    cmocka_unit_test(metadata_of_files_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -400,6 +400,29 @@ static void upload(struct request *r, struct sandbox *s, const char *path)
 	request_read(r, take);
 }
 
+/* Files are sent as they are: false where Accept-Encoding (RFC 9110 section 12.5.3) leaves no room for that. */
+static bool takes_identity(const struct request *r)
+{
+	const char *text = request_header(r, "accept-encoding");
+	bool takes = true, named = false;
+
+	while (text != NULL && *text != '\0') {
+		size_t size = strcspn(text, ","), word = strcspn(text, ",; \t");
+		const char *q = memmem(text, size, "q=0", 3);
+		bool never = q != NULL && strspn(q + 2, "0.") == strcspn(q + 2, ", \t");
+
+		if (word == 8 && strncasecmp(text, "identity", 8) == 0) {
+			takes = !never;
+			named = true;
+		} else if (word == 1 && *text == '*' && !named) {
+			takes = !never;
+		}
+		text += size;
+		text += strspn(text, ", \t");
+	}
+	return takes;
+}
+
 void e2b_files_request(struct request *r, struct sandbox *s)
 {
 	const char *user = request_query(r, "username"), *asked = request_query(r, "path"), *path = e2b_path(asked);
@@ -409,6 +432,8 @@ void e2b_files_request(struct request *r, struct sandbox *s)
 		e2b_refuse(r, 401, "username: there is no user %.32s here, or none whose files can be had", user);
 	else if (path == NULL && (reads || (asked != NULL && asked[0] != '\0')))
 		e2b_refuse(r, 400, "path: expected one of 1 to 4095 bytes, absolute or below the home directory");
+	else if (reads && !takes_identity(r))
+		e2b_refuse(r, 406, "Accept-Encoding: files are sent as they are, which is \"identity\"");
 	else if (reads)
 		api_files_send(r, s, path);
 	else if (strcmp(r->method, "POST") == 0)
