@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -212,9 +213,10 @@ static bool read_start(const struct msg_header *header, struct start *s)
 	return text == (char *) s->map + text_size;
 }
 
-static bool is_own_user(const struct start *s)
+static bool is_own_user(const struct agent *a, const struct start *s)
 {
-	return (s->fixed.flags & START_USER) == 0 || (s->fixed.uid == getuid() && s->fixed.gid == getgid());
+	return (s->fixed.flags & START_USER) == 0 || (s->fixed.uid == geteuid() && s->fixed.gid == getegid()) ||
+	       (a->has_root && start_is_root(s));
 }
 
 static void start_process(struct agent *a, const struct start *s, bool have_fds)
@@ -225,7 +227,7 @@ static void start_process(struct agent *a, const struct start *s, bool have_fds)
 
 	if (!have_fds)
 		failed.error = EMFILE;
-	else if (!is_own_user(s))
+	else if (!is_own_user(a, s))
 		failed.error = EPERM;
 	else
 		failed.error = slot != NULL ? spawn(a, s, slot, &failed.stage) : EAGAIN;
@@ -378,6 +380,25 @@ static bool is_scoped(const char *mode)
 	return mode != NULL && strcmp(mode, AGENT_SCOPED) == 0 && kill(getppid(), 0) < 0 && errno == EPERM;
 }
 
+/* The raw calls: libc's look for other threads. The saved ids are the effective ones, so that none is left to go back to. */
+static bool take_root(struct agent *a)
+{
+	struct {
+		uint32_t version;
+		int32_t pid;
+	} header = {.version = 0x20080522}; /* _LINUX_CAPABILITY_VERSION_3 */
+	const uint32_t none[6] = {0};
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	if (uid == 0 || gid == 0 || syscall(SYS_setresgid, 0, gid, gid) < 0 || syscall(SYS_setresuid, 0, uid, uid) < 0)
+		return false;
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 || syscall(SYS_capset, &header, none) < 0)
+		return false;
+	a->has_root = true;
+	return true;
+}
+
 static bool set_up(struct agent *a, const char *mode)
 {
 	struct sigaction on_child = {.sa_handler = wake, .sa_flags = SA_NOCLDSTOP};
@@ -386,13 +407,15 @@ static bool set_up(struct agent *a, const char *mode)
 	(void) sigfillset(&all);
 	if (sigprocmask(SIG_SETMASK, &all, NULL) < 0 || sigaction(SIGCHLD, &on_child, NULL) < 0)
 		return false;
+	a->pid_namespace = getpid() == 1;
+	if (a->pid_namespace && mode != NULL && strcmp(mode, AGENT_WITH_ROOT) == 0 && !take_root(a))
+		return false;
 	/* Not readable by /proc and not traceable by what runs inside under the same uid. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || fcntl(AGENT_CHANNEL_FD, F_SETFD, FD_CLOEXEC) < 0)
 		return false;
 	a->processes = mmap(NULL, PROCESS_MAX * sizeof *a->processes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (a->processes == MAP_FAILED)
 		return false;
-	a->pid_namespace = getpid() == 1;
 	/* Whoever executed us has set it; it would be lost if credentials had changed since. If the supervisor is dead already,
 	 * the channel has ended and says so. Without a pid namespace dying at once would leave descendants behind: there the
 	 * channel's end is what ends us. */

@@ -6,7 +6,12 @@
  *
  * As pid 1 of a pid namespace the kernel drops every signal from inside that has no handler, SIGKILL and SIGSTOP included
  * (pid_namespaces(7)), and kills the rest of the namespace when the agent exits. Without a pid namespace (process level) the
- * agent is a child subreaper: whatever its descendants leave behind becomes its child, and it kills until none is left. */
+ * agent is a child subreaper: whatever its descendants leave behind becomes its child, and it kills until none is left.
+ *
+ * Two users. Where there is a root too (AGENT_WITH_ROOT) the agent begins with two capabilities, takes root's id as its real one
+ * beside its own as the effective one, and drops the capabilities before it reads its first message. From then on it can start a
+ * process as either, and signal both, by what every process may do with its own ids; each process has one id alone before it
+ * executes anything. Nobody inside has both, so nobody can look into the agent. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,6 +35,7 @@ struct process {
 
 struct agent {
 	bool pid_namespace;        /* we are pid 1 of one */
+	bool has_root;             /* our real ids are root's */
 	bool scoped;               /* kill(-1) reaches this sandbox alone: see AGENT_SCOPED */
 	int terminal_fd;           /* AGENT_TERMINAL_FD while it has not been used, or -1 */
 	int children_fd;           /* /proc/thread-self/children, or -1 */
@@ -63,6 +69,11 @@ void end_descendants(struct agent *a);
 pid_t reap(bool block, int *ret_status, struct rusage *ret_usage);
 /* Tells the supervisor about the end of `pid` when it is one that it started. Returns true when that one was a one-shot. */
 bool report_end(struct agent *a, pid_t pid, int status, const struct rusage *usage);
+
+static inline bool start_is_root(const struct start *s)
+{
+	return (s->fixed.flags & START_USER) != 0 && s->fixed.uid == 0 && s->fixed.gid == 0;
+}
 
 /* Which of s->fds is which; -1 where the flags name none. The first three are stdin, stdout, stderr unless there is a terminal.
  */

@@ -30,6 +30,9 @@
 #define AGENT_SCOPED "scoped"
 #define AGENT_UNSCOPED "unscoped"
 
+/* As argv[1] of a pid 1 with CAP_SETUID and CAP_SETGID: there is a root too. agent.h says what it does with them. */
+#define AGENT_WITH_ROOT "root"
+
 enum msg_type {
 	MSG_START = 1,
 	MSG_SIGNAL = 2,
@@ -58,7 +61,8 @@ enum start_flags {
 	START_CHANNEL = 8,  /* one more descriptor, which becomes START_CHANNEL_FD of the process */
 	START_PROGRAM = 16, /* the last descriptor is the program: executed in place of argv[0], which is only its name. No script
 			       (its interpreter could not open it again) */
-	START_USER = 32,    /* `uid` and `gid` hold. Any but the agent's own are refused with EPERM: it has no other */
+	START_USER =
+	    32, /* `uid` and `gid` hold. Any but the agent's own, and with AGENT_WITH_ROOT 0 and 0, are refused with EPERM */
 };
 
 #define START_CHANNEL_FD 3

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -142,6 +143,21 @@ static _Noreturn void fail(struct child *c, uint32_t stage, int error)
 	_exit(127);
 }
 
+/* One id alone, whichever it is: nothing that is executed has one to change to. A change of ids makes the memory that we share
+ * with the agent readable to whoever the host's fs.suid_dumpable says. */
+static int take_user(const struct child *c)
+{
+	bool root = start_is_root(c->start);
+	uid_t uid = root ? 0 : geteuid();
+	gid_t gid = root ? 0 : getegid();
+
+	if (!c->agent->has_root)
+		return 0;
+	if (syscall(SYS_setresgid, gid, gid, gid) < 0 || syscall(SYS_setresuid, uid, uid, uid) < 0)
+		return errno;
+	return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? errno : 0;
+}
+
 static int child_main(void *arg)
 {
 	struct child *c = arg;
@@ -156,6 +172,8 @@ static int child_main(void *arg)
 	if (c->slave >= 0 && ioctl(c->slave, TIOCSCTTY, 0) < 0)
 		fail(c, EXEC_STAGE_TTY, errno);
 	r = set_stdio(c);
+	if (r == 0)
+		r = take_user(c);
 	if (r != 0)
 		fail(c, EXEC_STAGE_FORK, r);
 	(void) umask(022);
@@ -202,7 +220,7 @@ static void close_terminal(int fds[2])
 
 /* A terminal of the sandbox's own devpts. The slave comes by ioctl from the master, not by a path that could be something else.
  */
-static int open_terminal(struct agent *a, const struct start *s, int fds[2])
+static int make_terminal(struct agent *a, const struct start *s, int fds[2])
 {
 	const struct winsize size = {.ws_row = s->fixed.rows, .ws_col = s->fixed.columns};
 	int unlock = 0, error;
@@ -218,6 +236,22 @@ static int open_terminal(struct agent *a, const struct start *s, int fds[2])
 	}
 	error = errno;
 	close_terminal(fds);
+	return error;
+}
+
+/* It belongs to whoever opens it. */
+static int open_terminal(struct agent *a, const struct start *s, int fds[2])
+{
+	bool root = a->has_root && start_is_root(s);
+	int error;
+
+	if (root)
+		(void) setfsuid(0);
+	error = make_terminal(a, s, fds);
+	if (root) {
+		(void) setfsuid(geteuid());
+		(void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	}
 	return error;
 }
 

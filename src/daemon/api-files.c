@@ -52,10 +52,10 @@ static bool read_path(struct request *r, const char *name, const char *path)
 	return false;
 }
 
-static bool ask_in(struct request *r, struct sandbox *s, struct files_ask *a, const struct files_callbacks *callbacks,
+/* `c` NULL: it was refused. */
+static bool ask_by(struct request *r, struct files_client *c, struct files_ask *a, const struct files_callbacks *callbacks,
 		   struct work *w)
 {
-	struct files_client *c = files_client_of(r, s);
 	int error;
 
 	if (c == NULL)
@@ -74,7 +74,7 @@ static bool ask(struct request *r, struct files_ask *a, const struct files_callb
 {
 	struct sandbox *s = sandbox_of(r, true);
 
-	return s != NULL && files_user_of(r) && ask_in(r, s, a, callbacks, w);
+	return s != NULL && ask_by(r, files_client_of(r, s), a, callbacks, w);
 }
 
 static struct work *work_new(void)
@@ -442,7 +442,7 @@ static void read_cut(struct sandbox_cut *c)
 	read_gone(((struct work *) ((char *) c - offsetof(struct work, cut)))->request);
 }
 
-void api_files_send(struct request *r, struct sandbox *s, const char *path)
+void api_files_send(struct request *r, struct sandbox *s, bool root, const char *path)
 {
 	static const struct files_callbacks callbacks = {.opened = read_opened, .end = read_end};
 	struct files_ask a = {.type = FILES_READ, .path = path, .length = UINT64_MAX};
@@ -450,7 +450,7 @@ void api_files_send(struct request *r, struct sandbox *s, const char *path)
 
 	if (read_range(request_header(r, "range"), &a))
 		w->list = json_null();
-	if (!ask_in(r, s, &a, &callbacks, w)) {
+	if (!ask_by(r, files_client_as(r, s, root), &a, &callbacks, w)) {
 		work_free(w);
 		return;
 	}

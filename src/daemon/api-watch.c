@@ -122,7 +122,7 @@ static void watch_files(struct request *r)
 	if (!files_path_of(r, &a.path) || !request_query_bool(r, "recursive", false, &recursive))
 		return;
 	s = sandbox_of(r, true);
-	if (s == NULL || !files_user_of(r))
+	if (s == NULL)
 		return;
 	c = files_client_of(r, s);
 	if (c == NULL)

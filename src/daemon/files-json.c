@@ -129,21 +129,38 @@ bool files_path_of(struct request *r, const char **ret)
 	return true;
 }
 
-bool files_user_of(struct request *r)
+/* /etc/passwd inside is our own (sandbox/root.c): these are all names. */
+static bool files_user_of(struct request *r, const struct sandbox *s, bool *ret_root)
 {
 	const char *user = request_query(r, "user");
+	uint64_t number = 1000;
 
-	if (user == NULL || strcmp(user, "user") == 0 || strcmp(user, "1000") == 0)
+	*ret_root = user != NULL && (strcmp(user, "root") == 0 || strcmp(user, "0") == 0);
+	if (user == NULL || strcmp(user, "user") == 0 || strcmp(user, "1000") == 0 || (*ret_root && s->has_root))
 		return true;
-	refuse(r, PROBLEM_NOT_ENFORCEABLE, "leave `user` out", "user: this sandbox has the user `user` alone");
+	if (!*ret_root && strcmp(user, "nobody") != 0 && parse_whole(user, &number) < 0)
+		refuse(r, PROBLEM_BAD_REQUEST, "use user, root or a number", "user: there is no user of this name inside");
+	else
+		refuse(r, PROBLEM_NOT_ENFORCEABLE,
+		       *ret_root ? "leave `user` out, or start the service as root, with isolation: container"
+				 : "leave `user` out",
+		       "user: no call can act as this one, there is %s `user` (1000) inside",
+		       s->has_root ? "`root` (0) and" : "only");
 	return false;
 }
 
-struct files_client *files_client_of(struct request *r, struct sandbox *s)
+struct files_client *files_client_as(struct request *r, struct sandbox *s, bool root)
 {
-	struct files_client *c = sandbox_files(s);
+	struct files_client *c = sandbox_files_as(s, root);
 
 	if (c == NULL)
 		refuse(r, PROBLEM_UNAVAILABLE, "try again", "the program that works on files inside cannot be started now");
 	return c;
+}
+
+struct files_client *files_client_of(struct request *r, struct sandbox *s)
+{
+	bool root = false;
+
+	return files_user_of(r, s, &root) ? files_client_as(r, s, root) : NULL;
 }

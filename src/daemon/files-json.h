@@ -21,7 +21,7 @@ json_t *files_percent(const char *path);
 
 /* ?path= of a request. False with the request refused. */
 bool files_path_of(struct request *r, const char **ret);
-/* ?user= is one that there is. False with the request refused. */
-bool files_user_of(struct request *r);
 /* The line to a sandbox's files. NULL with the request refused. */
+struct files_client *files_client_as(struct request *r, struct sandbox *s, bool root);
+/* Of the user that ?user= names. */
 struct files_client *files_client_of(struct request *r, struct sandbox *s);

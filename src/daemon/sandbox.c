@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/event-log.h"
-#include "daemon/files-client.h"
 #include "daemon/launcher-client.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -16,6 +15,7 @@
 #include "daemon/sandbox-ceiling.h"
 #include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox-events.h"
+#include "daemon/sandbox-files.h"
 #include "daemon/sandbox-levels.h"
 #include "daemon/sandbox-records.h"
 
@@ -161,8 +161,7 @@ static void destroy(struct sandbox *s)
 	sandbox_contexts_free(s);
 	processes_free(s);
 	sandbox_events_free(s);
-	if (s->files != NULL)
-		files_client_end(s->files, "the service ends");
+	sandbox_files_end(s, "the service ends");
 	s->session = session_free(s->session);
 	if (s->timer != NULL)
 		event_free(s->timer);
@@ -236,8 +235,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 	all->ended++;
 	if (s->timer != NULL)
 		(void) event_del(s->timer);
-	if (s->files != NULL)
-		files_client_end(s->files, "the sandbox has ended"); /* sets s->files to NULL, once all calls are told */
+	sandbox_files_end(s, "the sandbox has ended");
 	s->session = session_free(s->session);
 	sandbox_measure_over(s);
 	processes_sandbox_ended(s);
@@ -388,6 +386,7 @@ static void on_ready(void *arg, const json_t *m)
 	s->enforcement = json_incref(json_object_get(m, "enforcement"));
 	s->not_enforced = json_incref(json_object_get(m, "not_enforced"));
 	s->home = xstrdup(json_string_value(json_object_get(m, "home")));
+	s->has_root = json_is_true(json_object_get(m, "root"));
 	s->setup = (usec_t) json_integer_value(json_object_get(m, "setup_usec"));
 	r = s->hidden ? 0 : sandbox_record_keep(s);
 	if (r < 0) {

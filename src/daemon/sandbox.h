@@ -14,6 +14,7 @@
 #include "daemon/problem.h"
 #include "daemon/sandbox-policy.h"
 #include "daemon/session.h"
+#include "sandbox/plan.h"
 
 struct daemon;
 struct files_client;
@@ -66,6 +67,13 @@ struct sandbox_figures {
 	bool asked;
 };
 
+/* zwinger-files of one user inside. */
+struct sandbox_files {
+	struct files_client *client; /* NULL: not started */
+	uint32_t id;                 /* of its start */
+};
+enum { SANDBOX_FILES_USER, SANDBOX_FILES_ROOT, SANDBOX_FILES_KINDS };
+
 struct sandbox {
 	struct sandboxes *all;
 	struct sandbox *newer, *older, *next_in_bucket;
@@ -100,9 +108,9 @@ struct sandbox {
 	struct sandbox_cut *cuts;
 	struct process *processes; /* newest first */
 	size_t process_count;
-	size_t holds; /* requests that keep a process of it */
-	struct files_client *files;
-	uint32_t files_id; /* of its start */
+	size_t holds;                                    /* requests that keep a process of it */
+	bool has_root;                                   /* user 0 is there too */
+	struct sandbox_files files[SANDBOX_FILES_KINDS]; /* sandbox-files.c */
 	struct event_log *events;
 	void (*on_denial)(void *arg, const json_t *record); /* or NULL */
 	void *denial_arg;

@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "isolation/build.h"
+#include "kernel/idmap.h"
 #include "kernel/mount.h"
 #include "sandbox/network.h"
 #include "sandbox/upper.h"
@@ -246,20 +247,28 @@ int build_etc(struct build *b)
 	return 0;
 }
 
+struct place {
+	const char *path;
+	mode_t mode;
+	uid_t uid; /* as this process sees ids; -1: stays with whoever makes it */
+	gid_t gid;
+};
+
 /* A place of scratch: a folder of the root's tmpfs, mounted on itself so that it stays writable when the root is sealed. */
-static int make_scratch(struct build *b, const char *path, mode_t mode)
+static int make_scratch(struct build *b, const struct place *p)
 {
+	const char *path = p->path;
 	cleanup_fd int folder = -EBADF;
 	cleanup_fd int tree = -EBADF;
-	int r = make_folder(b, path + 1, mode & 0777);
+	int r = make_folder(b, path + 1, p->mode & 0777);
 
 	b->object = path;
 	if (r < 0)
 		return r;
 	folder = openat(b->root, path + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (folder < 0 || fchmod(folder, mode) < 0)
+	if (folder < 0 || fchmod(folder, p->mode) < 0)
 		return -errno;
-	if (mode == 0700 && b->plan->privileged && fchown(folder, b->outside_uid, b->outside_gid) < 0)
+	if (p->uid != (uid_t) -1 && fchown(folder, p->uid, p->gid) < 0)
 		return -errno;
 	tree = mount_clone_tree(folder, "");
 	if (tree < 0)
@@ -268,13 +277,37 @@ static int make_scratch(struct build *b, const char *path, mode_t mode)
 	return r < 0 ? r : mount_attach(tree, folder, "");
 }
 
+/* The home of the user is open to root, which has no power to go where it is not let in: to nobody else, because there is nobody
+ * else. What either makes there is its own. */
+static int make_homes(struct build *b)
+{
+	struct place home = {b->plan->home, 0700, (uid_t) -1, (gid_t) -1};
+	struct place root = {PLAN_ROOT_HOME, 0700, b->outside_uid + IDMAP_ROOT, b->outside_gid + IDMAP_ROOT};
+	int r;
+
+	if (b->plan->privileged) {
+		home.uid = b->outside_uid;
+		home.gid = b->outside_gid;
+	}
+	if (!b->plan->has_root)
+		return make_scratch(b, &home);
+	home.gid = root.gid;
+	home.mode = 0775;
+	r = make_scratch(b, &home);
+	return r < 0 ? r : make_scratch(b, &root);
+}
+
 int build_scratch(struct build *b)
 {
-	static const char *const shared[] = {"/tmp", "/var/tmp", "/dev/shm"};
-	int r = make_scratch(b, b->plan->home, 0700);
+	static const struct place shared[] = {
+	    {"/tmp", 01777, (uid_t) -1, (gid_t) -1},
+	    {"/var/tmp", 01777, (uid_t) -1, (gid_t) -1},
+	    {"/dev/shm", 01777, (uid_t) -1, (gid_t) -1},
+	};
+	int r = make_homes(b);
 
 	for (size_t i = 0; r == 0 && i < sizeof shared / sizeof shared[0]; i++)
-		r = make_scratch(b, shared[i], 01777);
+		r = make_scratch(b, &shared[i]);
 	return r;
 }
 

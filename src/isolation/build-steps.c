@@ -279,10 +279,16 @@ static int take_identity(struct build *b)
 	return setresuid(b->plan->inside_uid, b->plan->inside_uid, b->plan->inside_uid) < 0 ? -errno : 0;
 }
 
+/* The agent gets the two that change ids, for as long as it takes to become both users (agent/agent.h). Where processes are
+ * counted per uid, a second one would be a second count: there is no root then. */
+static bool agent_takes_root(const struct build *b)
+{
+	return b->plan->has_root && b->processes == ZW_UNLIMITED;
+}
+
 static int drop_capabilities(struct build *b)
 {
-	(void) b;
-	return caps_drop_all();
+	return agent_takes_root(b) ? caps_drop_all_but_ids() : caps_drop_all();
 }
 
 static int no_new_privileges(struct build *b)
@@ -328,6 +334,8 @@ static int enforce_landlock(struct build *b)
 			return r;
 	}
 	r = allow_path(b, ruleset, b->plan->home, LANDLOCK_WRITE);
+	if (r == 0 && b->plan->has_root)
+		r = allow_path(b, ruleset, PLAN_ROOT_HOME, LANDLOCK_WRITE);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < b->plan->mount_count; i++) {
@@ -385,8 +393,8 @@ static int install_filter(struct build *b)
 
 static int run_agent(struct build *b)
 {
-	static char name[] = "zwinger-agent";
-	char *const argv[] = {name, NULL};
+	static char name[] = "zwinger-agent", with_root[] = AGENT_WITH_ROOT;
+	char *const argv[] = {name, agent_takes_root(b) ? with_root : NULL, NULL};
 	char *const env[] = {NULL};
 
 	(void) syscall(SYS_execveat, b->agent, "", argv, env, AT_EMPTY_PATH);

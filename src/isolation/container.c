@@ -254,7 +254,11 @@ static int clone_child(struct sandbox *s, struct prepared *p, struct zw_error *e
 static int write_maps(struct sandbox *s, struct prepared *p, struct zw_error *e)
 {
 	const struct plan *plan = s->plan;
-	int r = idmap_write(p->proc, s->pid, plan->inside_uid, p->build.outside_uid, plan->inside_gid, p->build.outside_gid, e);
+	const struct id_pair pairs[] = {
+	    {plan->inside_uid, p->build.outside_uid, plan->inside_gid, p->build.outside_gid},
+	    {0, p->build.outside_uid + IDMAP_ROOT, 0, p->build.outside_gid + IDMAP_ROOT},
+	};
+	int r = idmap_write(p->proc, s->pid, pairs, plan->has_root ? 2 : 1, e);
 
 	if (r < 0)
 		return r;

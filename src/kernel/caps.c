@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,11 +40,12 @@ int caps_drop_sets(void)
 	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
+static const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+				    SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
+				    SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+
 int caps_drop_all(void)
 {
-	static const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-					    SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
-					    SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
 	int r = drop_bounding_set();
 
 	if (r < 0)
@@ -51,4 +53,26 @@ int caps_drop_all(void)
 	if (prctl(PR_SET_SECUREBITS, locked, 0, 0, 0) < 0)
 		return -errno;
 	return caps_drop_sets();
+}
+
+int caps_drop_all_but_ids(void)
+{
+	static const uint32_t ids = CAP_TO_MASK(CAP_SETUID) | CAP_TO_MASK(CAP_SETGID);
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+	int r;
+
+	data[0].effective = data[0].permitted = ids | CAP_TO_MASK(CAP_SETPCAP); /* for what follows */
+	data[0].inheritable = ids;                                              /* only while the bounding set has them */
+	if (syscall(SYS_capset, &header, data) < 0)
+		return -errno;
+	r = drop_bounding_set();
+	if (r < 0)
+		return r;
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
+	    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SETUID, 0, 0) < 0 ||
+	    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SETGID, 0, 0) < 0 || prctl(PR_SET_SECUREBITS, locked, 0, 0, 0) < 0)
+		return -errno;
+	data[0].effective = data[0].permitted = ids;
+	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }

@@ -39,15 +39,6 @@ static int write_maps(int proc, pid_t pid, const char *uid_map, const char *gid_
 	return r < 0 ? r : write_map(proc, pid, "gid_map", gid_map, e);
 }
 
-int idmap_write(int proc, pid_t pid, uid_t inside_uid, uid_t outside_uid, gid_t inside_gid, gid_t outside_gid, struct zw_error *e)
-{
-	char uid_map[64], gid_map[64];
-
-	(void) snprintf(uid_map, sizeof uid_map, "%u %u 1", inside_uid, outside_uid);
-	(void) snprintf(gid_map, sizeof gid_map, "%u %u 1", inside_gid, outside_gid);
-	return write_maps(proc, pid, uid_map, gid_map, e);
-}
-
 /* A map must not be empty: the highest id that the kernel takes, which no file has. */
 #define UNUSED_GID 4294967294U
 
@@ -56,9 +47,20 @@ struct id_map {
 	size_t size;
 };
 
-static void add_id(struct id_map *m, uint32_t disk, uint32_t shown)
+static void add_id(struct id_map *m, uint32_t inner, uint32_t outer)
 {
-	m->size += (size_t) snprintf(m->text + m->size, sizeof m->text - m->size, "%u %u 1\n", disk, shown);
+	m->size += (size_t) snprintf(m->text + m->size, sizeof m->text - m->size, "%u %u 1\n", inner, outer);
+}
+
+int idmap_write(int proc, pid_t pid, const struct id_pair *pairs, size_t count, struct zw_error *e)
+{
+	struct id_map uids = {.size = 0}, gids = {.size = 0};
+
+	for (size_t i = 0; i < count && i < 2; i++) {
+		add_id(&uids, pairs[i].inside, pairs[i].outside);
+		add_id(&gids, pairs[i].inside_gid, pairs[i].outside_gid);
+	}
+	return write_maps(proc, pid, uids.text, gids.text, e);
 }
 
 /* The owner first, then root and nobody, unless one of them is the owner. */
@@ -76,6 +78,7 @@ static void map_owner(struct id_map *m, uint32_t base, uint32_t owner)
 /* Above every range in common use: system accounts, login users, /etc/subuid, systemd's dynamic and container ranges end at
  * 0x6fffffff; ids from 0x80000000 on are negative to some programs. Pids have at most 22 bits (PID_MAX_LIMIT). */
 enum { RANGE_FIRST = 0x70000000, PID_MASK = (1 << 22) - 1 };
+_Static_assert(IDMAP_ROOT > 2 && IDMAP_ROOT < IDMAP_RANGE - 1, "not one of a mount, nor the broker's");
 _Static_assert(RANGE_FIRST + (PID_MASK + 1L) * IDMAP_RANGE <= 0x80000000L, "all ranges fit");
 
 /* Does an account of /etc/passwd lie in the range? An unreadable or missing file has none. */

@@ -294,8 +294,15 @@ void plan_set_tty(struct plan *plan, uint16_t rows, uint16_t columns)
 	environment_default(plan, "TERM", term != NULL && term[0] != '\0' ? term : "xterm-256color");
 }
 
-static int make(const struct policy *policy, char *const *argv, const char *user, struct plan *ret, struct policy_errors *errors)
+/* A second user takes a second id, which only root can give, and a place for it in the map. */
+static bool can_have_root(const struct plan *plan)
 {
+	return plan->privileged && plan->isolation == ISOLATION_CONTAINER && plan->inside_uid != 0 && plan->inside_gid != 0;
+}
+
+static int make(const struct policy *policy, char *const *argv, bool session, struct plan *ret, struct policy_errors *errors)
+{
+	const char *user = session ? "user" : "sandbox";
 	size_t faults = errors->count;
 	struct zw_error e = {0};
 	struct plan plan = {
@@ -320,6 +327,7 @@ static int make(const struct policy *policy, char *const *argv, const char *user
 	    .audit_file = policy->audit.file != NULL ? xstrdup(policy->audit.file) : NULL,
 	};
 
+	plan.has_root = session && can_have_root(&plan);
 	if (plan.id == NULL)
 		policy_errors_add(errors, NULL, 0, NULL, NULL, "cannot get random bytes: %s", strerror(errno));
 	plan_root(&plan, policy, errors);
@@ -343,14 +351,14 @@ static int make(const struct policy *policy, char *const *argv, const char *user
 
 int plan_make(const struct policy *policy, char *const *argv, struct plan *ret, struct policy_errors *errors)
 {
-	return make(policy, argv, "sandbox", ret, errors);
+	return make(policy, argv, false, ret, errors);
 }
 
 int plan_make_session(const struct policy *policy, struct plan *ret, struct policy_errors *errors)
 {
 	char *const nothing[] = {NULL};
 
-	return make(policy, nothing, "user", ret, errors);
+	return make(policy, nothing, true, ret, errors);
 }
 
 static void free_strings(char **strings, size_t count)

@@ -15,6 +15,7 @@
 #include "policy/policy.h"
 
 enum { PLAN_MOUNTS_MAX = 64 };
+#define PLAN_ROOT_HOME "/root"
 
 enum plan_mount_kind { PLAN_READ, PLAN_WRITE, PLAN_WORKSPACE };
 
@@ -68,8 +69,10 @@ struct plan {
 	gid_t caller_gid;
 	uid_t inside_uid; /* as seen inside */
 	gid_t inside_gid;
-	char *root;  /* NULL: the host's system tree, else an absolute directory */
-	int root_fd; /* O_PATH on `root`, -EBADF for host */
+	bool has_root; /* uid and gid 0 are there too, with a home of their own (PLAN_ROOT_HOME): nobody outside, and without any
+			  capability */
+	char *root;    /* NULL: the host's system tree, else an absolute directory */
+	int root_fd;   /* O_PATH on `root`, -EBADF for host */
 
 	struct plan_mount *mounts;
 	size_t mount_count;
@@ -114,7 +117,8 @@ struct plan {
 /* Resolves. Faults that the user can mend (a missing source, a target twice, a target in /proc) go into `errors`, all at once.
  * `argv` is the command. */
 int plan_make(const struct policy *policy, char *const *argv, struct plan *ret, struct policy_errors *errors);
-/* The same for a session: no command, and who lives there is called `user` and is at home in /home/user. */
+/* The same for a session: no command, who lives there is called `user` and is at home in /home/user, and there may be a `root`.
+ */
 int plan_make_session(const struct policy *policy, struct plan *ret, struct policy_errors *errors);
 void plan_done(struct plan *plan);
 

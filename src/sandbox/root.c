@@ -139,9 +139,10 @@ static void describe_host_etc(struct plan *plan)
 static void describe_identity(struct plan *plan)
 {
 	add_text(plan, "/etc/passwd",
-		 xasprintf("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n%s:x:%u:%u:%s:%s:/bin/sh\n"
+		 xasprintf("root:x:0:0:root:%s\n%s:x:%u:%u:%s:%s:/bin/sh\n"
 			   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-			   plan->user, plan->inside_uid, plan->inside_gid, plan->user, plan->home));
+			   plan->has_root ? PLAN_ROOT_HOME ":/bin/sh" : "/nonexistent:/usr/sbin/nologin", plan->user,
+			   plan->inside_uid, plan->inside_gid, plan->user, plan->home));
 	add_text(plan, "/etc/group",
 		 xasprintf("root:x:0:\n%s:x:%u:\ntty:x:5:\nnogroup:x:65534:\n", plan->user, plan->inside_gid));
 	add_text(plan, "/etc/hostname", xasprintf("%s\n", plan->hostname));

@@ -73,6 +73,7 @@ struct session {
 json_t *session_text(const char *text);
 
 /* How many denials there were by kind, and connections. A new reference. */
+bool session_has_root(const struct supervisor *s);
 json_t *session_totals(const struct result *r);
 
 /* session-request.c: everything that the daemon has sent. */

@@ -212,6 +212,11 @@ static void set_env(struct request *r, const char *name, size_t name_size, char 
 	r->env[r->envc++] = entry;
 }
 
+static bool is_root(const struct request *r)
+{
+	return (r->start.flags & START_USER) != 0 && r->start.uid == 0;
+}
+
 /* What the plan has, and over that what the request says. */
 static int take_env(struct request *r, const struct plan *plan, const json_t *object)
 {
@@ -220,9 +225,13 @@ static int take_env(struct request *r, const struct plan *plan, const json_t *ob
 
 	if (object != NULL && !json_is_object(object) && !json_is_null(object))
 		return -EINVAL;
-	r->env = xcalloc(plan->envc + json_object_size(object) + 2, sizeof *r->env);
+	r->env = xcalloc(plan->envc + json_object_size(object) + 4, sizeof *r->env);
 	for (size_t i = 0; i < plan->envc; i++)
 		r->env[r->envc++] = xstrdup(plan->env[i]);
+	if (is_root(r)) {
+		set_env(r, "HOME", strlen("HOME"), xstrdup("HOME=" PLAN_ROOT_HOME));
+		set_env(r, "USER", strlen("USER"), xstrdup("USER=root"));
+	}
 	if (json_is_object(r->tty))
 		set_env(r, "TERM", strlen("TERM"), xstrdup("TERM=xterm-256color"));
 	json_object_foreach((json_t *) (uintptr_t) object, name, value)
@@ -276,6 +285,16 @@ static int take_fds(struct request *r, const int *fds, size_t nfds)
 	return 0;
 }
 
+/* The agent's own working directory means nothing: a relative one is below HOME. */
+static char *resolve_cwd(const struct plan *plan, bool root, const char *asked)
+{
+	const char *home = root ? PLAN_ROOT_HOME : plan->home;
+
+	if (asked == NULL || *asked == '\0')
+		return xstrdup(root && strcmp(plan->cwd, plan->home) == 0 ? PLAN_ROOT_HOME : plan->cwd);
+	return *asked == '/' ? xstrdup(asked) : xasprintf("%s/%s", home, asked);
+}
+
 static int decode(struct supervisor *s, struct request *r, const json_t *m, const int *fds, size_t nfds)
 {
 	const json_t *cwd = json_object_get(m, "cwd");
@@ -295,22 +314,16 @@ static int decode(struct supervisor *s, struct request *r, const json_t *m, cons
 		r->start.flags |= START_NO_PIDNS;
 	k = take_argv(r, json_object_get(m, "argv"));
 	if (k == 0)
-		k = take_env(r, s->plan, json_object_get(m, "env"));
-	if (k == 0)
 		k = take_user(r, s->plan, json_object_get(m, "user"));
+	if (k == 0)
+		k = take_env(r, s->plan, json_object_get(m, "env"));
 	if (k == 0)
 		k = take_fds(r, fds, nfds);
 	if (k == 0 && cwd != NULL && !json_is_null(cwd) && !json_is_string(cwd))
 		k = -EINVAL;
 	if (k < 0)
 		return k;
-	/* The agent's own working directory means nothing: a relative one is below HOME. */
-	if (!json_is_string(cwd) || *json_string_value(cwd) == '\0')
-		r->cwd = xstrdup(s->plan->cwd);
-	else if (*json_string_value(cwd) == '/')
-		r->cwd = xstrdup(json_string_value(cwd));
-	else
-		r->cwd = xasprintf("%s/%s", s->plan->home, json_string_value(cwd));
+	r->cwd = resolve_cwd(s->plan, is_root(r), json_string_value(cwd));
 	r->start.cwd = r->cwd;
 	r->start.argv = r->argv;
 	r->start.env = r->env;
@@ -369,6 +382,24 @@ static int make_group(struct supervisor *s, const struct request *r, struct sess
 	return 0;
 }
 
+/* The agent refuses it too, but in one word. */
+static int check_user(const struct supervisor *s, const struct request *r, struct zw_error *e)
+{
+	if ((r->start.flags & START_USER) == 0 || r->start.uid == s->plan->inside_uid)
+		return 0;
+	if (r->start.uid != 0)
+		return zw_error(e, EPERM, "no process can run as user %u: there is %s%s (%u) inside", r->start.uid,
+				session_has_root(s) ? "root (0) and " : "only ", s->plan->user, s->plan->inside_uid);
+	if (session_has_root(s))
+		return 0;
+	return zw_error(e, EPERM, "no process can run as root, there is only %s (%u) inside: %s", s->plan->user,
+			s->plan->inside_uid,
+			!s->plan->privileged ? "a second user takes ids of its own, which only a service started by root can give"
+			: s->plan->isolation != ISOLATION_CONTAINER
+			    ? "a second user takes isolation: container"
+			    : "this host has no control group that counts processes of two users together (pids)");
+}
+
 static int send_start(struct supervisor *s, struct request *r, struct session_process *p, struct zw_error *e)
 {
 	int k = make_group(s, r, p);
@@ -401,6 +432,8 @@ void session_process_start(struct supervisor *s, uint32_t id, const json_t *m, i
 		k = zw_error(&e, EEXIST, "there is a process of this number");
 	else if (decode(s, &r, m, fds, nfds) < 0)
 		k = zw_error(&e, EINVAL, "the request to start a process is malformed");
+	else
+		k = check_user(s, &r, &e);
 	if (k == 0) {
 		p = new_process(s, id, &r, m);
 		k = send_start(s, &r, p, &e);

@@ -28,7 +28,7 @@
  *
  *     ready    {"sandbox": its id, "pid": of the agent, "limits", "enforcement", "not_enforced": [...], "network",
  *              "setup_usec", "home", "cwd", "tree": "cgroup2" | "cgroup1" | "links": what holds the tree of a process
- *              together; "links" loses what leaves its session and its parent, as daemons do}
+ *              together; "links" loses what leaves its session and its parent, as daemons do, "root": bool, user 0 is there too}
  *     refused  {"code": "invalid_policy" | "not_enforceable" | "unavailable", "errors": [{"key", "message", "suggestion"}],
  *              "reason"}
  *     started  {"id", "pid"} fd: the terminal's master, with tty

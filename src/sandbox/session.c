@@ -61,6 +61,13 @@ static const char *const tree_mechanisms[] = {
     [CGROUP_V2] = "cgroup2",
 };
 
+/* Where processes are counted per user there is one only (build-steps.c). */
+bool session_has_root(const struct supervisor *s)
+{
+	return s->plan->has_root && (s->plan->limits.cgroup.processes == ZW_UNLIMITED ||
+				     cgroup_holds(s->sandbox->cgroup, CGROUP_PIDS) != CGROUP_ABSENT);
+}
+
 static void tell_ready(struct supervisor *s)
 {
 	struct session *n = s->work;
@@ -69,12 +76,12 @@ static void tell_ready(struct supervisor *s)
 	const char *tree = tree_mechanisms[cgroup_child_kind(s->sandbox->cgroup)];
 
 	session_line_send(&n->line,
-			  json_pack("{ss ss si sO? so so sO? sI ss ss ss}", "t", "ready", "sandbox", s->plan->id, "pid",
+			  json_pack("{ss ss si sO? so so sO? sI ss ss ss sb}", "t", "ready", "sandbox", s->plan->id, "pid",
 				    (int) s->sandbox->pid, "limits", json_object_get(summary, "limits"), "enforcement",
 				    result_enforcement(s->sandbox->controls), "not_enforced",
 				    not_enforced != NULL ? not_enforced : json_array(), "network",
 				    json_object_get(summary, "network"), "setup_usec", (json_int_t) (s->started - n->begun),
-				    "tree", tree, "home", s->plan->home, "cwd", s->plan->cwd),
+				    "tree", tree, "home", s->plan->home, "cwd", s->plan->cwd, "root", session_has_root(s)),
 			  NULL);
 	json_decref(summary);
 	n->ready = true;

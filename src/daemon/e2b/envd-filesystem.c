@@ -122,6 +122,7 @@ json_t *envd_entry_to_json(const struct files_entry *e)
 struct op {
 	struct request *request;
 	char sandbox[SANDBOX_ID_SIZE];
+	bool root; /* who acts */
 	struct files_ask ask;
 	char *path, *last;
 	json_t *list;
@@ -171,7 +172,7 @@ const char *envd_path(const struct envd_call *c, const char *name, bool streams)
 
 static void op_ask(const struct envd_call *c, struct files_ask *ask, const struct files_callbacks *callbacks)
 {
-	struct files_client *client = ask->path != NULL ? sandbox_files(c->sandbox) : NULL;
+	struct files_client *client = ask->path != NULL ? sandbox_files_as(c->sandbox, c->user == 0) : NULL;
 	struct op *o;
 	int r;
 
@@ -289,7 +290,7 @@ static const struct files_callbacks list_callbacks = {.entry = listed, .end = li
 static void list_next(struct op *o)
 {
 	struct sandbox *s = sandbox_find(o->request->daemon, o->sandbox);
-	struct files_client *client = s != NULL && s->state == SANDBOX_RUNNING ? sandbox_files(s) : NULL;
+	struct files_client *client = s != NULL && s->state == SANDBOX_RUNNING ? sandbox_files_as(s, o->root) : NULL;
 	cleanup_free char *last = take_ptr(&o->last);
 	int r;
 
@@ -313,6 +314,7 @@ static void list_directory(const struct envd_call *c)
 	*o = (struct op){.request = c->request,
 			 .path = xstrdup(path),
 			 .list = json_array(),
+			 .root = c->user == 0,
 			 .ask = {.type = FILES_LIST,
 				 .flags = FILES_REAL | FILES_METADATA,
 				 .path_size = strlen(path),

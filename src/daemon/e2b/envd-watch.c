@@ -12,8 +12,15 @@
 #include "daemon/files-client.h"
 #include "daemon/sandbox-files.h"
 #include "sandbox/encode.h"
+#include "sandbox/plan.h"
 
 enum { POLLED_MAX = 8, KEPT_MAX = 1024, KEPT_BYTES_MAX = 1 << 20, POLLED_ID_SIZE = 33, POLLED_SECONDS = 600 };
+
+/* Whose file calls they are decides where a relative path begins. */
+static const char *home_of(const struct envd_call *c)
+{
+	return c->user == 0 ? PLAN_ROOT_HOME : c->sandbox->home;
+}
 
 /* "." and ".." and doubled slashes by the text alone, as the program inside does it. Owned by the caller. */
 static char *absolute(const char *home, const char *path)
@@ -173,10 +180,10 @@ void envd_watch_directory(const struct envd_call *c)
 
 	if (!read_ask(c, true, &ask))
 		return;
-	client = sandbox_files(c->sandbox);
+	client = sandbox_files_as(c->sandbox, c->user == 0);
 	w = xcalloc(1, sizeof *w);
 	w->cut.call = watch_cut;
-	w->folder = absolute(c->sandbox->home, ask.path);
+	w->folder = absolute(home_of(c), ask.path);
 	w->stream = connect_stream_new(c->request, &ops, w, json_pack("{s{}}", "keepalive"));
 	sandbox_cut_add(c->sandbox, &w->cut);
 	r = client != NULL ? files_call(client, &ask, &callbacks, w, &w->call) : -ESHUTDOWN;
@@ -321,7 +328,7 @@ static struct polled *polled_new(const struct envd_call *c, const char *path)
 	*w = (struct polled){.cut = {.call = polled_cut, .lasting = true},
 			     .daemon = c->request->daemon,
 			     .request = c->request,
-			     .folder = absolute(c->sandbox->home, path),
+			     .folder = absolute(home_of(c), path),
 			     .changes = json_array()};
 	memcpy(w->sandbox, c->sandbox->id, sizeof w->sandbox);
 	randombytes_buf(random, sizeof random);
@@ -344,7 +351,7 @@ void envd_create_watcher(const struct envd_call *c)
 		connect_refuse(c->request, CONNECT_RESOURCE_EXHAUSTED, "there are %d watchers already; remove one", POLLED_MAX);
 		return;
 	}
-	client = sandbox_files(c->sandbox);
+	client = sandbox_files_as(c->sandbox, c->user == 0);
 	w = polled_new(c, ask.path);
 	sandbox_cut_add(c->sandbox, &w->cut);
 	if (w->expiry != NULL) {

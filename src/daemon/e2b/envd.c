@@ -44,7 +44,7 @@ void envd_refuse(const struct envd_call *c, bool streams, enum connect_code code
 }
 
 /* "Basic base64(USER:)". False: none that is here. */
-static bool read_user(const struct request *r, int64_t *ret)
+static bool read_user(const struct request *r, const struct sandbox *s, int64_t *ret)
 {
 	const char *text = request_header(r, "authorization");
 	char user[USER_MAX] = "";
@@ -59,7 +59,7 @@ static bool read_user(const struct request *r, int64_t *ret)
 			      sodium_base64_VARIANT_ORIGINAL) != 0)
 		return false;
 	user[strcspn(user, ":")] = '\0';
-	if (strcmp(user, "root") == 0)
+	if (strcmp(user, "root") == 0 && s->has_root)
 		*ret = 0;
 	return user[0] == '\0' || strcmp(user, "user") == 0 || *ret == 0;
 }
@@ -70,7 +70,7 @@ static void run_method(struct request *r, const struct envd_method *m, struct sa
 
 	if (message == NULL)
 		envd_refuse(&call, m->streams, CONNECT_INVALID_ARGUMENT, "%s", why);
-	else if (!read_user(r, &call.user))
+	else if (!read_user(r, s, &call.user))
 		envd_refuse(&call, m->streams, CONNECT_UNAUTHENTICATED, "there is no user of this name in the sandbox");
 	else
 		m->run(&call);

@@ -349,7 +349,7 @@ static bool read_metadata(struct request *r, struct file_metadata *ret)
 	return why == NULL;
 }
 
-static void upload(struct request *r, struct sandbox *s, const char *path)
+static void upload(struct request *r, struct sandbox *s, bool root, const char *path)
 {
 	struct file_metadata metadata = {0};
 	struct multipart multipart;
@@ -364,7 +364,7 @@ static void upload(struct request *r, struct sandbox *s, const char *path)
 		e2b_refuse(r, 400, many ? "a multipart body cannot be encoded" : "path: expected one in the query");
 		return;
 	}
-	client = sandbox_files(s);
+	client = sandbox_files_as(s, root);
 	if (client == NULL) {
 		e2b_refuse(r, 503, "the program that works on files inside cannot be started now; try again");
 		return;
@@ -428,16 +428,18 @@ void e2b_files_request(struct request *r, struct sandbox *s)
 	const char *user = request_query(r, "username"), *asked = request_query(r, "path"), *path = e2b_path(asked);
 	bool reads = strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0;
 
-	if (user != NULL && user[0] != '\0' && strcmp(user, "user") != 0)
-		e2b_refuse(r, 401, "username: there is no user %.32s here, or none whose files can be had", user);
+	bool root = user != NULL && strcmp(user, "root") == 0 && s->has_root;
+
+	if (user != NULL && user[0] != '\0' && strcmp(user, "user") != 0 && !root)
+		e2b_refuse(r, 401, "username: there is no user %.32s here", user);
 	else if (path == NULL && (reads || (asked != NULL && asked[0] != '\0')))
 		e2b_refuse(r, 400, "path: expected one of 1 to 4095 bytes, absolute or below the home directory");
 	else if (reads && !takes_identity(r))
 		e2b_refuse(r, 406, "Accept-Encoding: files are sent as they are, which is \"identity\"");
 	else if (reads)
-		api_files_send(r, s, path);
+		api_files_send(r, s, root, path);
 	else if (strcmp(r->method, "POST") == 0)
-		upload(r, s, path);
+		upload(r, s, root, path);
 	else
 		e2b_refuse(r, 405, "%s is not a method of /files, which has GET and POST", r->method);
 }
