@@ -115,11 +115,12 @@ static void tell(const char *text, const char *before)
 	log_error("%s%s", before, safe);
 }
 
-static bool tell_problem(const char *data, size_t size)
+static bool tell_problem(const char *data, size_t size, int *ret_exit_code)
 {
 	json_t *problem = json_loadb(data, size, JSON_REJECT_DUPLICATES, NULL), *list = json_object_get(problem, "errors"), *item;
 	const char *message = json_string_value(json_object_get(problem, "message")),
 		   *hint = json_string_value(json_object_get(problem, "hint"));
+	json_int_t code = json_integer_value(json_object_get(problem, "exit_code"));
 	size_t i;
 
 	if (message != NULL)
@@ -136,17 +137,22 @@ static bool tell_problem(const char *data, size_t size)
 		}
 	if (message != NULL && hint != NULL)
 		tell(hint, "hint: ");
+	if (code == 126 || code == 127)
+		*ret_exit_code = (int) code;
 	json_decref(problem);
 	return message != NULL;
 }
 
-static void tell_status(const struct transfer *t)
+/* Returns the exit status that this means. */
+static int tell_status(const struct transfer *t)
 {
 	long status = 0;
+	int exit_code = EXIT_REFUSED;
 
 	(void) curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
-	if (t->body.size == 0 || !tell_problem(t->body.data, t->body.size))
+	if (t->body.size == 0 || !tell_problem(t->body.data, t->body.size, &exit_code))
 		log_error("%s answered with status %ld and no reason that could be read", t->remote->where, status);
+	return exit_code;
 }
 
 static void tell_code(const struct transfer *t, CURLcode code)
@@ -181,7 +187,7 @@ int transfer_judge(const struct transfer *t, CURLcode code)
 	else if (code != CURLE_OK)
 		tell_code(t, code);
 	else if (!transfer_is_good(t))
-		tell_status(t);
+		return tell_status(t);
 	else
 		return 0;
 	return EXIT_REFUSED;

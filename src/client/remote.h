@@ -51,7 +51,8 @@ void transfer_header(struct transfer *t, const char *line);
 /* Sends what `read` gives as the body; `size` negative: in chunks. */
 void transfer_upload(struct transfer *t, curl_read_callback read, void *ctx, curl_off_t size);
 bool transfer_is_good(const struct transfer *t); /* a 2xx answer, as far as it has come */
-/* 0 for a good and whole answer; else EXIT_REFUSED, after lines on standard error that say why. */
+/* 0 for a good and whole answer; else, after lines on standard error that say why, EXIT_REFUSED, or 126 or 127 for a command that
+ * could not be executed. */
 int transfer_judge(const struct transfer *t, CURLcode code);
 
 /* Asks and waits. 0 and *ret (owned by the caller; may be NULL: not wanted), or EXIT_REFUSED after the lines. *ret is NULL for an

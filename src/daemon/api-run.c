@@ -92,6 +92,15 @@ static bool read_input(const json_t *body, struct evbuffer *ret, struct json_fau
 	return true;
 }
 
+/* With the exit code that it would have in a result (sandbox/ending.c). */
+static void refuse_exec(struct request *r, int error, const char *message)
+{
+	struct problem p = {.code = PROBLEM_BAD_REQUEST, .exit_code = error == ENOENT || error == ENOTDIR ? 127 : 126};
+
+	(void) snprintf(p.message, sizeof p.message, "%s", message);
+	refuse_with(r, &p);
+}
+
 void refuse_start(struct request *r, const struct process *p)
 {
 	int error = (int) json_integer_value(json_object_get(p->exit, "errno"));
@@ -100,7 +109,9 @@ void refuse_start(struct request *r, const struct process *p)
 
 	if (p->exit == NULL)
 		refuse(r, PROBLEM_SANDBOX_ENDED, NULL, "the sandbox has ended");
-	else if (strcmp(stage, "exec") == 0 || strcmp(stage, "cwd") == 0)
+	else if (strcmp(stage, "exec") == 0)
+		refuse_exec(r, error, message);
+	else if (strcmp(stage, "cwd") == 0)
 		refuse(r, PROBLEM_BAD_REQUEST, NULL, "%s", message);
 	else if (error == EPERM || error == EINVAL)
 		refuse(r, error == EPERM ? PROBLEM_NOT_ENFORCEABLE : PROBLEM_BAD_REQUEST, NULL, "%s", message);

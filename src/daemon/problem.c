@@ -71,6 +71,8 @@ char *problem_json(const struct problem *p, const char *request_id)
 	(void) json_object_set_new(o, "message", utf8_text(p->message));
 	(void) json_object_set_new(o, "hint", p->hint != NULL ? utf8_text(p->hint) : json_null());
 	(void) json_object_set_new(o, "request_id", json_string(request_id));
+	if (p->exit_code != 0)
+		(void) json_object_set_new(o, "exit_code", json_integer(p->exit_code));
 	if (p->errors != NULL)
 		(void) json_object_set(o, "errors", p->errors);
 	text = json_dumps(o, JSON_COMPACT);

@@ -38,6 +38,7 @@ struct problem {
 	const char *hint;     /* NULL: none; text that outlives the call */
 	unsigned retry_after; /* seconds; 0: not said. "busy" and "unavailable" say 1 then */
 	json_t *errors;       /* a list, or NULL; stays the caller's */
+	int exit_code;        /* of a command that could not be executed, as a shell tells it; 0: not said */
 };
 
 const char *problem_name(enum problem_code code);
