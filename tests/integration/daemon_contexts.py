@@ -388,11 +388,19 @@ def test_a_client_that_leaves_interrupts_its_execution(t):
 def test_a_slow_reader_holds_back_the_interpreter(t):
     c = Contexts(t)
     s = c.d.socket(PATIENCE)
-    body = json.dumps({"code": "import os\nfor i in range(5000):\n    os.write(1, b'x' * 10000)\n    if i == 4000: open('far', 'w')"})
+    body = json.dumps({"code": "import os\nopen('pid', 'w').write(str(os.getpid()))\nfor i in range(5000):\n    os.write(1, b'x' * 10000)\n    if i == 4000: open('far', 'w')"})
     s.sendall((f"POST {c.path}/contexts/python/execute HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {c.d.key}\r\nAccept: text/event-stream\r\n"
                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}").encode())
     t.check(s.recv(15) == b"HTTP/1.1 200 OK", "it has begun")
-    time.sleep(1)
+    looks = 0
+
+    def stands():  # in one and the same write, for as long as it takes to look that often
+        nonlocal looks
+        where = c.ask("POST", "/run", {"shell": "cat /proc/$(cat pid)/wchan; cut -d' ' -f3 /proc/$(cat pid)/stat"}, 200).json["stdout"]
+        looks = looks + 1 if "pipe_write" in where or where == "0S\n" else 0  # 0: a kernel that does not name the place
+        return looks == 20
+    c.wait_for_file("pid")
+    t.until(stands, 20, lambda: "the interpreter goes on writing")
     t.equal(c.ask("GET", "/files/stat?path=far").status, 404, "far ahead of its reader")
     seen = 0
     while data := s.recv(2**20):
@@ -422,12 +430,14 @@ def test_a_sandbox_that_ends_takes_its_contexts_along(t):
 def test_a_paused_sandbox_stops_the_clock_of_an_execution(t):
     c = Contexts(t)
     context = c.make()["id"]
-    wait = c.beside("open('begun', 'w')\nimport time\nfor _ in range(10): time.sleep(0.1)\n'done'", context, timeout="6s")
+    began = time.monotonic()
+    wait = c.beside("import os, time\nopen('begun', 'w')\nwhile not os.path.exists('go'): time.sleep(0.01)\n'done'", context, timeout="6s")
     c.wait_for_file("begun")
     c.ask("POST", "/pause", {}, 200)
     t.equal(c.ask("POST", f"/contexts/{context}/execute", {"code": "1"}).code, "conflict", "work in a paused one")
-    time.sleep(7)
+    t.until(lambda: time.monotonic() > began + 6.5, 20, lambda: "its time is over")
     c.ask("POST", "/resume", {}, 200)
+    c.ask("PUT", "/files?path=go", b"", 201)
     end = wait()
     t.equal((end["status"], end["text"]), ("ok", "done"), end)
 
