@@ -1,7 +1,6 @@
 /* /v1/sandboxes/{id}/contexts. */
 #include <errno.h>
 #include <event2/buffer.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "daemon/api-run.h"
 #include "daemon/daemon.h"
 #include "daemon/sandbox-contexts.h"
+#include "daemon/sandbox-languages.h"
 #include "daemon/sandbox.h"
 #include "daemon/sse.h"
 #include "daemon/text-carry.h"
@@ -446,31 +446,22 @@ static void post_execute(struct request *r)
 
 /* ---- What there is. ---- */
 
-/* Looked up where commands inside are, in the tree of the system that templates without a root of their own have. */
-static bool is_installed(const char *program)
-{
-	static const char *const folders[] = {"/usr/local/bin", "/usr/bin", "/bin"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
-		cleanup_free char *path = xasprintf("%s/%s", folders[i], program);
-		cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
-
-		if (fd >= 0)
-			return true;
-	}
-	return false;
-}
-
+/* Of sandboxes that ask for nothing; another root may have others. */
 static void add_languages(json_t *info, void *arg)
 {
+	struct daemon *daemon = arg;
+	struct sandbox_policy policy = {0};
+	struct problem p = {0};
 	json_t *list = json_array();
 	const struct driver *d;
+	int r = sandbox_policy_make(&daemon->sandboxes->policies, NULL, NULL, &policy, &p);
 
-	(void) arg;
-	/* Whether types can be taken away is known once a context is asked for. */
-	for (size_t i = 0; (d = driver_at(i)) != NULL; i++)
-		if (is_installed(d->name) && strcmp(d->language, "typescript") != 0)
+	json_decref(p.errors);
+	for (size_t i = 0; r == 0 && (d = driver_at(i)) != NULL; i++)
+		if (language_is_there(policy.root, d))
 			(void) json_array_append_new(list, json_string(d->language));
+	if (r == 0)
+		sandbox_policy_done(&policy);
 	(void) json_object_set_new(info, "languages", list);
 }
 
@@ -503,5 +494,5 @@ static const struct route routes[] = {
 void api_contexts_add(struct daemon *d)
 {
 	router_add(d->router, routes, ARRAY_SIZE(routes));
-	daemon_on_info(d, add_languages, NULL);
+	daemon_on_info(d, add_languages, d);
 }

@@ -50,6 +50,7 @@ struct context {
 	bool ready;         /* the interpreter takes messages */
 	bool came_up;       /* it was ready once */
 	bool killed, again; /* killed by us; start a fresh one when it is gone */
+	bool removed;       /* by context_end() */
 	bool signaling;     /* SIGINT is on its way: nothing new may run before it has arrived */
 	bool held;
 	bool hung_up;     /* it has closed its channel: it has CONTEXT_GRACE to end */

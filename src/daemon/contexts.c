@@ -350,6 +350,7 @@ void context_finish(struct context *c, enum execution_status status, const char 
 	x->end.status = status;
 	x->end.reason = reason;
 	x->end.restarted = !c->ready;
+	x->end.removed = c->removed;
 	x->end.took = now_monotonic() - x->began;
 	if (!x->silent)
 		x->callbacks.end(x->ctx, &x->end);
@@ -394,6 +395,7 @@ void context_refuse_queue(struct context *c, enum execution_status status, const
 		x->end.status = status;
 		x->end.reason = reason;
 		x->end.restarted = true;
+		x->end.removed = c->removed;
 		if (!x->silent)
 			x->callbacks.end(x->ctx, &x->end);
 		execution_free(x);
@@ -405,6 +407,7 @@ void context_end(struct context *c, const char *reason)
 	context_enter(c);
 	context_kill(c, false);
 	c->killed = true; /* nothing begins any more */
+	c->removed = true;
 	if (c->current != NULL)
 		context_finish(c, EXECUTION_CANCELED, reason);
 	if (!c->freed)

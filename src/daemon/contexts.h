@@ -87,6 +87,7 @@ struct execution_end {
 	const char *reason; /* a sentence; NULL with "ok" and with an error that was told */
 	unsigned count;
 	bool fresh, restarted;
+	bool removed;      /* canceled, because its context was removed */
 	uint64_t bytes[2]; /* of stdout and stderr, told or not */
 	bool truncated[2];
 	unsigned results_dropped;

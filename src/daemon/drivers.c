@@ -15,10 +15,10 @@ extern const uint64_t driver_python_size, driver_python_shown_size, driver_pytho
     driver_python_boot_size, driver_node_size, driver_node_boot_size, driver_bash_size;
 
 static const struct driver drivers[] = {
-    {.language = "python", .name = "python3"},
-    {.language = "javascript", .name = "node"},
-    {.language = "typescript", .name = "node"},
-    {.language = "bash", .name = "bash", .by_signal = true, .exit_is_result = true},
+    {.language = "python", .name = "python3", .needs = "python3"},
+    {.language = "javascript", .name = "node", .needs = "node"},
+    {.language = "typescript", .name = "node", .needs = "node", .typed = true},
+    {.language = "bash", .name = "bash", .needs = "bash", .by_signal = true, .exit_is_result = true},
 };
 
 static const struct {

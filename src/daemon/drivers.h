@@ -9,6 +9,8 @@
 struct driver {
 	const char *language; /* as CONTEXT has it: "python" */
 	const char *name;     /* of the program that is looked up inside: "python3" */
+	const char *needs;    /* the program whose presence tells that there is the language */
+	bool typed;           /* it takes something that strips types besides */
 	bool by_signal;       /* an interrupt is SIGINT to what runs; else a message */
 	bool exit_is_result;  /* ending the interpreter is a result like others (a shell's exit), not a death */
 };

@@ -15,6 +15,7 @@
 #include "daemon/daemon.h"
 #include "daemon/metrics.h"
 #include "daemon/processes.h"
+#include "daemon/sandbox-languages.h"
 #include "daemon/sandbox.h"
 
 /* One process. It outlives its context when that is removed, until the supervisor has told its end and answered all else. */
@@ -283,11 +284,11 @@ int sandbox_context_new(struct sandbox *s, const struct context_wish *wish, void
 		return fail(p, PROBLEM_UNAVAILABLE, "there is not enough memory for a context");
 	}
 	append(s, x);
-	if (context_start(x->context, &e) < 0) {
+	if (!wish->unstarted && context_start(x->context, &e) < 0) {
 		sandbox_context_remove(x);
 		return fail(p, PROBLEM_UNAVAILABLE, "%s", e.text);
 	}
-	x->on_up = up;
+	x->on_up = wish->unstarted ? NULL : up;
 	x->up_arg = arg;
 	*ret = x;
 	return 0;
@@ -303,15 +304,30 @@ struct sandbox_context *sandbox_context_find(struct sandbox *s, const char *name
 	return x;
 }
 
+static struct sandbox_context *make_default(struct sandbox *s, const char *language, bool unstarted, struct problem *p)
+{
+	struct context_wish wish = {.language = language, .is_default = true, .unstarted = unstarted};
+	struct sandbox_context *x;
+
+	return sandbox_context_new(s, &wish, NULL, NULL, &x, p) < 0 ? NULL : x;
+}
+
+void sandbox_context_reserve(struct sandbox *s, const char *language)
+{
+	struct problem p = {0};
+
+	if (sandbox_context_find(s, language) == NULL && language_is_there(s->policy.root, driver_find(language)))
+		(void) make_default(s, language, true, &p); /* without room for it, it is not there */
+}
+
 struct sandbox_context *sandbox_context_get(struct sandbox *s, const char *name, struct problem *p)
 {
-	struct context_wish wish = {.language = name, .is_default = true};
 	struct sandbox_context *x = sandbox_context_find(s, name);
 
 	if (x != NULL)
 		return x;
 	if (driver_find(name) != NULL)
-		return sandbox_context_new(s, &wish, NULL, NULL, &x, p) < 0 ? NULL : x;
+		return make_default(s, name, false, p);
 	(void) fail(p, PROBLEM_NOT_FOUND, "there is no context %.140s in the sandbox", name);
 	return NULL;
 }
@@ -351,10 +367,12 @@ size_t sandbox_contexts_count(const struct sandbox *s)
 json_t *sandbox_context_to_json(const struct sandbox_context *x)
 {
 	const struct context *c = x->context;
+	/* One that was never started is as good as idle. */
+	enum context_state state = context_state(c) == CONTEXT_DEAD && context_fault(c) == NULL ? CONTEXT_IDLE : context_state(c);
 
 	return json_pack("{ss ss ss? ss ss ss? sI so}", "id", x->id, "language", context_driver(c)->language, "name", x->name,
-			 "cwd", x->cwd, "state", context_state_names[context_state(c)], "driver", context_driver_kind(c),
-			 "executions", (json_int_t) context_executions(c), "created_at", json_time(x->created));
+			 "cwd", x->cwd, "state", context_state_names[state], "driver", context_driver_kind(c), "executions",
+			 (json_int_t) context_executions(c), "created_at", json_time(x->created));
 }
 
 /* ---- Executions. ---- */

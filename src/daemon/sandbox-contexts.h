@@ -47,6 +47,7 @@ struct context_wish {
 	const char *name, *cwd; /* or NULL */
 	const json_t *env;      /* or NULL */
 	bool is_default;
+	bool unstarted; /* the interpreter is started by its first execution; `up` is not called then */
 };
 
 /* Starts an interpreter. 0 and *ret, or -EINVAL with a problem. `up` (may be NULL) is called once, later: the interpreter takes
@@ -58,6 +59,8 @@ int sandbox_context_new(struct sandbox *s, const struct context_wish *wish, void
 struct sandbox_context *sandbox_context_find(struct sandbox *s, const char *name);
 /* The same, but a default context that is not there is made. NULL with a problem. */
 struct sandbox_context *sandbox_context_get(struct sandbox *s, const char *name, struct problem *p);
+/* The default context of a language of the sandbox's is there from now on, without an interpreter. */
+void sandbox_context_reserve(struct sandbox *s, const char *language);
 /* `up` of sandbox_context_new() is not to be called any more. */
 void sandbox_context_forget(struct sandbox_context *x);
 /* Ends its interpreter; its executions end as canceled. */

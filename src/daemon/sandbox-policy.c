@@ -53,6 +53,7 @@ int sandbox_policy_copy(const struct sandbox_policy *p, struct sandbox_policy *r
 	*ret = *p;
 	ret->text = xstrdup(p->text);
 	ret->template = p->template != NULL ? xstrdup(p->template) : NULL;
+	ret->root = p->root != NULL ? xstrdup(p->root) : NULL;
 	return 0;
 }
 
@@ -60,6 +61,7 @@ void sandbox_policy_done(struct sandbox_policy *p)
 {
 	free(p->text);
 	free(p->template);
+	free(p->root);
 	*p = (struct sandbox_policy){0};
 }
 
@@ -240,6 +242,7 @@ static int resolve(const struct sandbox_policies *s, struct policy_stack *stack,
 		*ret = (struct sandbox_policy){
 		    .text = policy_stack_json(stack),
 		    .template = template != NULL ? xstrdup(template) : NULL,
+		    .root = strcmp(resolved.root, "host") != 0 ? xstrdup(resolved.root) : NULL,
 		    .isolation = resolved.isolation,
 		    .time = resolved.limits.time,
 		    .cpu_time = resolved.limits.cpu_time,

@@ -10,6 +10,7 @@
 struct sandbox_policy {
 	char *text;     /* for the launcher */
 	char *template; /* its name; NULL: none was named */
+	char *root;     /* NULL: the host's system tree */
 	enum isolation_level isolation;
 	usec_t time, cpu_time; /* of each command and execution; ZW_UNLIMITED */
 	uint64_t output;       /* bytes of each stream, ZW_UNLIMITED */

@@ -838,6 +838,20 @@ def test_contexts_keep_state_and_are_found(t):
     c.contexts("POST", body={"language": "cobol"}, status=500)
 
 
+def test_the_default_contexts_are_there_without_an_interpreter(t):
+    c = one(t)
+    has_node = "node" in c.s.shell("command -v node; true")
+    listed = c.contexts("GET")
+    t.equal([x["language"] for x in listed], ["python", "javascript"] if has_node else ["python"], "on a fresh sandbox")
+    t.check("python" not in (running := c.s.shell("cat /proc/[0-9]*/comm")) and "node" not in running, f"nothing was started: {running}")
+    t.equal(c.contexts("GET"), listed, "the same again")
+    c.cell("x = 1")
+    t.check("python" in c.s.shell("cat /proc/[0-9]*/comm"), "until it was needed")
+    t.equal(c.cell("x", context_id=listed[0]["id"])["results"][0]["text"], "1", "the first of them is the default one")
+    c.contexts("DELETE", f"/contexts/{listed[0]['id']}")
+    t.check(listed[0]["id"] not in [x["id"] for x in c.contexts("GET")], "removed; another one takes its place")
+
+
 def test_executions_that_are_refused(t):
     c = one(t)
     x = c.contexts("POST", body={})
@@ -875,6 +889,21 @@ def test_a_cell_is_ended_by_a_restart_and_told_so(t):
     died = c.cell("import os; os._exit(9)", context_id=x["id"])
     t.equal((died["error"]["name"], "9" in died["error"]["value"]), ("UnexpectedEndOfExecution", True), died)
     t.equal(c.cell("1", context_id=x["id"])["count"], 1, "a fresh one")
+
+
+def test_a_cell_whose_context_is_removed_is_told_so(t):
+    c = one(t)
+    x = c.contexts("POST", body={})
+    r = c.execute("import time\nprint('now', flush=True)\ntime.sleep(600)", context_id=x["id"])
+    while json.loads(r.line())["type"] != "stdout":
+        pass
+    waits = c.execute("1", context_id=x["id"])
+    t.until(lambda: c.s.e.daemon.ask("GET", f"/v1/sandboxes/{c.s.id}/contexts/{x['id']}").json["executions"] == 1, 10, "it runs")
+    t.equal(json.loads(waits.line())["type"], "keepalive", "the other one waits")
+    c.contexts("DELETE", f"/contexts/{x['id']}")
+    for one_of in (r, waits):
+        found = [y for y in c.lines(one_of) if y["type"] == "error"]
+        t.equal([(y["name"], y["value"]) for y in found], [("ContextRemoved", "the context was removed")], found)
 
 
 def test_silence_of_a_cell_is_filled_also_while_it_waits(t):

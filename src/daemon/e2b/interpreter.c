@@ -197,6 +197,8 @@ static void tell_end(struct run *run, const struct execution_end *end)
 	};
 	const char *name = names[end->status];
 
+	if (end->removed)
+		name = "ContextRemoved";
 	if (end->status == EXECUTION_ERROR && strcmp(context_driver(run->context->context)->language, "bash") == 0)
 		name = "ExitStatus";
 	if (name != NULL && !run->error_told)
@@ -367,10 +369,9 @@ static void list_contexts(struct request *r, struct sandbox *s)
 {
 	static const char *const first[] = {"python", "javascript"};
 	json_t *list = json_array();
-	struct problem p = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(first); i++)
-		(void) sandbox_context_get(s, first[i], &p); /* without room for it, it is not there */
+		sandbox_context_reserve(s, first[i]);
 	for (int others = 0; others < 2; others++)
 		for (const struct sandbox_context *x = s->contexts; x != NULL; x = x->next)
 			if (x->is_default == (others == 0))

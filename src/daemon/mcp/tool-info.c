@@ -94,7 +94,7 @@ static json_t *languages_of(const struct process *p)
 	while (out != NULL && (line = evbuffer_readln(out, NULL, EVBUFFER_EOL_LF)) != NULL) {
 		for (size_t i = 0; (d = driver_at(i)) != NULL; i++)
 			/* Whether types can be taken away is known once such code is run. */
-			if (strcmp(d->name, line) == 0 && strcmp(d->language, "typescript") != 0)
+			if (strcmp(d->needs, line) == 0 && !d->typed)
 				(void) json_array_append_new(list, json_string(d->language));
 		free(line);
 	}
@@ -158,8 +158,8 @@ void mcp_sandbox_info(struct mcp_call *c, struct sandbox *s)
 
 	(void) evbuffer_add_printf(line, "for p in");
 	for (size_t i = 0; (d = driver_at(i)) != NULL; i++)
-		if (strcmp(d->language, "typescript") != 0)
-			(void) evbuffer_add_printf(line, " %s", d->name);
+		if (!d->typed)
+			(void) evbuffer_add_printf(line, " %s", d->needs);
 	(void) evbuffer_add(line, lookup, sizeof lookup); /* with its NUL */
 	wish.shell = (const char *) evbuffer_pullup(line, -1);
 	if (wish.shell != NULL)
