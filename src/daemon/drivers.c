@@ -10,15 +10,18 @@
 
 /* Made by scripts/embed from drivers/. */
 extern const char driver_python[], driver_python_shown[], driver_python_charts[], driver_python_ipython[], driver_python_boot[],
-    driver_node[], driver_node_boot[], driver_bash[];
+    driver_node[], driver_node_boot[], driver_bash[], driver_r[], driver_r_boot[], driver_java[], driver_java_boot[];
 extern const uint64_t driver_python_size, driver_python_shown_size, driver_python_charts_size, driver_python_ipython_size,
-    driver_python_boot_size, driver_node_size, driver_node_boot_size, driver_bash_size;
+    driver_python_boot_size, driver_node_size, driver_node_boot_size, driver_bash_size, driver_r_size, driver_r_boot_size,
+    driver_java_size, driver_java_boot_size;
 
 static const struct driver drivers[] = {
     {.language = "python", .name = "python3", .needs = "python3"},
     {.language = "javascript", .name = "node", .needs = "node"},
     {.language = "typescript", .name = "node", .needs = "node", .typed = true},
     {.language = "bash", .name = "bash", .needs = "bash", .by_signal = true, .exit_is_result = true},
+    {.language = "r", .name = "bash", .needs = "R", .by_signal = true},
+    {.language = "java", .name = "bash", .needs = "jshell"},
 };
 
 static const struct {
@@ -55,8 +58,14 @@ json_t *driver_command(const struct driver *d)
 	/* A shell takes its lines' numbers from here on. */
 	static const char bash_boot[] = "eval \"$1\"; shift; eval \"$_zw_loop\"";
 
-	if (d->by_signal)
+	if (strcmp(d->language, "bash") == 0)
 		return json_pack("[s, s, s, s, s%]", d->name, "-c", bash_boot, d->name, driver_bash, (size_t) driver_bash_size);
+	if (strcmp(d->language, "r") == 0)
+		return json_pack("[s, s, s%, s, s%]", d->name, "-c", driver_r_boot, (size_t) driver_r_boot_size, d->name,
+				 driver_r, (size_t) driver_r_size);
+	if (strcmp(d->language, "java") == 0)
+		return json_pack("[s, s, s%, s, s%]", d->name, "-c", driver_java_boot, (size_t) driver_java_boot_size, d->name,
+				 driver_java, (size_t) driver_java_size);
 	if (strcmp(d->name, "node") == 0)
 		return json_pack("[s, s, s%]", d->name, "-e", driver_node_boot, (size_t) driver_node_boot_size);
 	return json_pack("[s, s, s%]", d->name, "-c", driver_python_boot, (size_t) driver_python_boot_size);
@@ -80,12 +89,18 @@ static int add_part(struct evbuffer *out, const char *name, const char *source, 
 	return add_json(out, json_pack("{s:s, s:s, s:s%}", "t", "part", "name", name, "source", source, (size_t) size));
 }
 
+static int add_begin(const struct driver *d, bool native, struct evbuffer *out)
+{
+	return add_json(out,
+			json_pack("{s:s, s:s, s:s}", "t", "begin", "language", d->language, "driver", native ? "native" : "any"));
+}
+
 int driver_greet(const struct driver *d, bool native, struct evbuffer *out)
 {
 	int r = 0;
 
-	if (d->by_signal)
-		return 0; /* it has all it needs */
+	if (strcmp(d->name, "bash") == 0)
+		return strcmp(d->language, "java") == 0 ? add_begin(d, native, out) : 0; /* its arguments have all it needs */
 	if (strcmp(d->language, "python") == 0) {
 		r = add_frame(out, driver_python, driver_python_size);
 		r = r < 0 ? r : add_part(out, "shown", driver_python_shown, driver_python_shown_size);
@@ -94,8 +109,5 @@ int driver_greet(const struct driver *d, bool native, struct evbuffer *out)
 	} else {
 		r = add_frame(out, driver_node, driver_node_size);
 	}
-	if (r < 0)
-		return r;
-	return add_json(out,
-			json_pack("{s:s, s:s, s:s}", "t", "begin", "language", d->language, "driver", native ? "native" : "any"));
+	return r < 0 ? r : add_begin(d, native, out);
 }

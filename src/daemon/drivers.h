@@ -8,7 +8,7 @@
 
 struct driver {
 	const char *language; /* as CONTEXT has it: "python" */
-	const char *name;     /* of the program that is looked up inside: "python3" */
+	const char *name;     /* of the program that is started: "python3" */
 	const char *needs;    /* the program whose presence tells that there is the language */
 	bool typed;           /* it takes something that strips types besides */
 	bool by_signal;       /* an interrupt is SIGINT to what runs; else a message */

@@ -267,7 +267,7 @@ int sandbox_context_new(struct sandbox *s, const struct context_wish *wish, void
 
 	if (driver == NULL)
 		return fail(p, PROBLEM_NOT_SUPPORTED,
-			    "the language %.60s is not supported: python, javascript, typescript, bash are", language);
+			    "the language %.60s is not supported: python, javascript, typescript, bash, r, java are", language);
 	if (sandbox_contexts_count(s) >= SANDBOX_CONTEXTS_MAX)
 		return fail(p, PROBLEM_BUSY, "the sandbox has as many contexts as one may have: remove one");
 	x = xcalloc(1, sizeof *x);

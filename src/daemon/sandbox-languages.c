@@ -72,6 +72,8 @@ static bool has_types(int folder, const char *root)
 	static const char *const packages[] = {"typescript", "esbuild"};
 	char path[64];
 
+	if (has_program(folder, root, "esbuild"))
+		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(packages); k++) {
 			(void) snprintf(path, sizeof path, "%s/%s", places[i], packages[k]);

@@ -253,19 +253,33 @@ async function execute(message, language) {
 
 let stripTypes;
 
+// By what is there: node itself, a package, or the program esbuild. Imports stay, whether the cell uses them or not.
 function findTypes() {
 	const { stripTypeScriptTypes } = require('module');
 	if (stripTypeScriptTypes)
 		return (code) => stripTypeScriptTypes(code, { mode: 'strip' });
-	const places = [process.cwd(), '/usr/lib/node_modules', '/usr/local/lib/node_modules', '/usr/share/nodejs', ...(process.env.NODE_PATH ?? '').split(':')];
-	for (const [name, use] of [['typescript', (ts) => (code) => ts.transpileModule(code, { compilerOptions: { target: 'esnext', module: 'esnext',
-		isolatedModules: true, verbatimModuleSyntax: true } }).outputText], ['esbuild', (es) => (code) => es.transformSync(code, { loader: 'ts' }).code]])
-		try {
-			return use(require(require.resolve(name, { paths: places.filter(Boolean) })));
-		} catch {
-			// not there
-		}
-	return null;
+	const kept = { isolatedModules: true, verbatimModuleSyntax: true, preserveValueImports: true, importsNotUsedAsValues: 'preserve' };
+	const places = [process.cwd(), '/usr/lib/node_modules', '/usr/local/lib/node_modules', '/usr/share/nodejs', ...(process.env.NODE_PATH ?? '').split(':')].filter(Boolean);
+	for (const [name, use] of [
+		['esbuild', (es) => (code) => es.transformSync(code, { loader: 'ts', tsconfigRaw: { compilerOptions: kept } }).code],
+		['typescript', (ts) => (code) => ts.transpileModule(code, { compilerOptions: { target: 'esnext', module: 'esnext', ...kept } }).outputText],
+	])
+		for (const find of [() => require.resolve(name, { paths: places }), ...places.map((place) => () => require.resolve(path.join(place, name)))])
+			try {
+				return use(require(find()));
+			} catch {
+				// not there
+			}
+	return (process.env.PATH ?? '').split(':').some((folder) => folder && fs.existsSync(path.join(folder, 'esbuild'))) ? (code) => esbuild(code, kept) : null;
+}
+
+// The program knows preserveValueImports under one name or the other, by its age, and ignores what it does not know.
+function esbuild(code, kept) {
+	const { status, stdout, stderr, error } = require('child_process').spawnSync('esbuild', ['--loader=ts', '--log-level=error', '--tsconfig-raw=' + JSON.stringify({ compilerOptions: kept })],
+		{ input: code, encoding: 'utf8', maxBuffer: 1 << 26 });
+	if (status !== 0)
+		throw new Thrown(error ?? new SyntaxError(stderr.trim()));
+	return stdout;
 }
 
 // ---- The thread that reads. ----
@@ -351,7 +365,7 @@ function live(asked) {
 	if (asked.language === 'typescript') {
 		stripTypes = findTypes();
 		if (!stripTypes) {
-			send({ t: 'unsupported', reason: 'this node cannot strip types, and neither typescript nor esbuild is installed' });
+			send({ t: 'unsupported', reason: 'this node cannot strip types (22.13 and newer can); install the package esbuild or node-typescript' });
 			process.reallyExit(0);
 		}
 	}
