@@ -10,7 +10,6 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -226,8 +225,13 @@ public class Zwinger {
 		return value;
 	}
 
-	static Set<Long> processes() {
-		return ProcessHandle.current().descendants().map(ProcessHandle::pid).collect(Collectors.toSet());
+	/** Those that this process has started; none where /proc is closed. */
+	static List<ProcessHandle> processes() {
+		try {
+			return ProcessHandle.current().descendants().toList();
+		} catch (RuntimeException closed) {
+			return List.of();
+		}
 	}
 
 	/** Not while the one of before is being stopped. */
@@ -238,7 +242,7 @@ public class Zwinger {
 	static void execute(Cell cell) {
 		var earlier = new LinkedHashMap<String, String>();
 		cell.properties.forEach((name, value) -> earlier.put(name, System.setProperty(name, value)));
-		before = processes();
+		before = processes().stream().map(ProcessHandle::pid).collect(Collectors.toSet());
 		stopped = false;
 		runs(cell.id);
 		Fault fault = null;
@@ -274,7 +278,7 @@ public class Zwinger {
 		if (running != id)
 			return;
 		stopped = true;
-		ProcessHandle.current().descendants().filter(p -> !before.contains(p.pid())).forEach(ProcessHandle::destroy);
+		processes().stream().filter(p -> !before.contains(p.pid())).forEach(ProcessHandle::destroy);
 		var stopper = new Thread(() -> {
 			try {
 				for (; running == id; Thread.sleep(20))
@@ -330,8 +334,9 @@ public class Zwinger {
 			for (;;)
 				try {
 					execute(cells.take());
-				} catch (InterruptedException e) {
-					return;
+				} catch (Throwable fault) { // without it nobody would answer any more
+					fault.printStackTrace();
+					Runtime.getRuntime().halt(70);
 				}
 		});
 		worker.setDaemon(true);

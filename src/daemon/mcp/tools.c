@@ -33,8 +33,9 @@ static const struct mcp_tool tools[] = {
 	 "prints, the value of its last line, figures, and errors with their place.",
      .input =
 	 "{\"code\":{\"type\":\"string\",\"description\":\"What to run\"},\"language\":{\"type\":\"string\",\"minLength\":1,"
-	 "\"maxLength\":64,\"description\":\"python (if left out), javascript, typescript, bash; sandbox_info tells which are "
-	 "there\"},\"context\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":64,\"description\":\"Any name; each has an "
+	 "\"maxLength\":64,\"description\":\"python (if left out), javascript, typescript, bash, r, java; sandbox_info tells "
+	 "which "
+	 "are there\"},\"context\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":64,\"description\":\"Any name; each has an "
 	 "interpreter of its own\"}," TIMEOUT_PROPERTY "," SANDBOX_PROPERTY "}",
      .required = "[\"code\"]",
      .output =
