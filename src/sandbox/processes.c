@@ -346,21 +346,29 @@ pid_t processes_find(pid_t agent, pid_t inside, bool *ret_dying)
 	return f.found;
 }
 
+struct dying {
+	pid_t agent;
+	bool any;
+};
+
 static bool dying_one(void *ctx, const struct process *p)
 {
-	bool *any = ctx, kill_pending;
+	struct dying *d = ctx;
+	bool kill_pending;
 
-	if (!p->zombie)
-		*any = p->dying || (pid_inside(p->pid, &kill_pending) != 0 && kill_pending);
-	return !*any;
+	if (p->zombie)
+		d->any = p->parent == d->agent;
+	else
+		d->any = p->dying || (pid_inside(p->pid, &kill_pending) != 0 && kill_pending);
+	return !d->any;
 }
 
 bool processes_any_dying(pid_t agent)
 {
-	bool any = false;
+	struct dying d = {.agent = agent};
 
-	processes_walk(agent, false, dying_one, &any);
-	return any;
+	processes_walk(agent, false, dying_one, &d);
+	return d.any;
 }
 
 struct members {

@@ -42,7 +42,8 @@ int processes_kill(pid_t agent, pid_t pid);
  * NULL): also when a SIGKILL waits for it. */
 pid_t processes_find(pid_t agent, pid_t inside, bool *ret_dying);
 
-/* Whether any is on its way out, or is going to be by a SIGKILL that waits for it; zombies do not count. */
+/* Whether any is on its way out, or is going to be by a SIGKILL that waits for it. A zombie counts when it is the agent's, which
+ * will tell of it; another may stay one for as long as its parent likes. */
 bool processes_any_dying(pid_t agent);
 
 /* Where no control group keeps them together: `root`, what is below it, and what is still in the session that it leads, `root`
