@@ -121,7 +121,9 @@ _zwinger_mcp()
 {
 	case ${COMP_WORDS[COMP_CWORD - 1]} in
 	--policy) _zwinger_policy_file "$1" ;;
-	*) _zwinger_words '--policy --help' "$1" ;;
+	--state) _zwinger_files -d "$1" ;;
+	--key-file | --cacert) _zwinger_files -f "$1" ;;
+	*) _zwinger_words '--policy --url --key-file --state --cacert --help' "$1" ;;
 	esac
 }
 

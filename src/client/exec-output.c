@@ -70,7 +70,7 @@ void exec_output_init(struct exec_output *o, bool json)
 	struct stat st;
 
 	*o = (struct exec_output){.json = json};
-	sse_in_init(&o->sse, take_event, o);
+	sse_in_init(&o->sse, SSE_LINE_MAX, take_event, o);
 	for (size_t i = 0; i < EXEC_STREAMS; i++) {
 		o->streams[i].fd = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
 		o->streams[i].waiting = buf_new(WAITING_MAX);

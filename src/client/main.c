@@ -30,6 +30,8 @@ static const struct client_verb verbs[] = {
     {"resume", VERB_RESUME, verb_resume, "[FLAG...] ID...", "Lets paused sandboxes go on.", 1, SIZE_MAX, false},
     {"fork", VERB_FORK, verb_fork, "[--count N] [FLAG...] ID", "Makes copies of a sandbox's files and prints their ids.", 1, 1,
      false},
+    {"mcp", VERB_MCP, verb_mcp, "[--url URL] [--key-file FILE] [--state DIR] [--cacert FILE]",
+     "An MCP server on standard input and output, whose sandboxes are those of a daemon.", 0, 0, false},
 };
 
 /* A document that lost a part to a lack of memory would say what is not true, or crash who prints it. */

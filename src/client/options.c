@@ -44,7 +44,7 @@ static const struct option {
     {"--key-file", 0, KIND_TEXT, "FILE", "a file with the key, or what serve --print-key-file wrote", AT(key_file), VERB_ALL},
     {"--state", 0, KIND_TEXT, "DIR", "the state directory of a daemon on this host", AT(state), VERB_ALL},
     {"--cacert", 0, KIND_TEXT, "FILE", "the certificate to trust for https", AT(cacert), VERB_ALL},
-    {"--json", 0, KIND_SWITCH, NULL, "print what the daemon says as JSON", AT(json), VERB_ALL},
+    {"--json", 0, KIND_SWITCH, NULL, "print what the daemon says as JSON", AT(json), VERB_ALL & ~VERB_MCP},
     {"--help", 'h', KIND_SWITCH, NULL, "this text", AT(help), VERB_ALL},
     {"--version", 0, KIND_SWITCH, NULL, "the version", AT(version), VERB_ALL},
 };

@@ -21,7 +21,8 @@ enum verb_bit {
 	VERB_PAUSE = 1 << 9,
 	VERB_RESUME = 1 << 10,
 	VERB_FORK = 1 << 11,
-	VERB_ALL = (1 << 12) - 1,
+	VERB_MCP = 1 << 12,
+	VERB_ALL = (1 << 13) - 1,
 };
 
 struct client_options {

@@ -3,9 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
-void sse_in_init(struct sse_in *s, int (*event_is)(void *ctx, const char *event, const char *data, size_t size), void *ctx)
+void sse_in_init(struct sse_in *s, size_t most, int (*event_is)(void *ctx, const char *event, const char *data, size_t size),
+		 void *ctx)
 {
-	*s = (struct sse_in){.line = buf_new(SSE_LINE_MAX), .data = buf_new(SSE_LINE_MAX), .event_is = event_is, .ctx = ctx};
+	*s = (struct sse_in){.line = buf_new(most), .data = buf_new(most), .event_is = event_is, .ctx = ctx};
 }
 
 void sse_in_done(struct sse_in *s)

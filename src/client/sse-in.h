@@ -18,9 +18,11 @@ struct sse_in {
 	void *ctx;
 };
 
-void sse_in_init(struct sse_in *s, int (*event_is)(void *ctx, const char *event, const char *data, size_t size), void *ctx);
+/* `most`: bytes of a line, and of the data of an event. */
+void sse_in_init(struct sse_in *s, size_t most, int (*event_is)(void *ctx, const char *event, const char *data, size_t size),
+		 void *ctx);
 void sse_in_done(struct sse_in *s);
-/* 0, -E2BIG when a line or an event is larger than any of ours, or what the callback returned. */
+/* 0, -E2BIG when a line or an event is larger than that, or what the callback returned. */
 int sse_in_take(struct sse_in *s, const char *data, size_t size);
 /* A new connection: what was cut off is forgotten, the last id is not. */
 void sse_in_again(struct sse_in *s);

@@ -17,6 +17,7 @@ int verb_top(const struct client_options *o);
 int verb_logs(const struct client_options *o);
 int verb_exec(const struct client_options *o);
 int verb_cp(const struct client_options *o);
+int verb_mcp(const struct client_options *o);
 
 /* What several of them need, in life.c. */
 struct remote;

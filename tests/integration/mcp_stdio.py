@@ -10,6 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 import zw  # noqa: E402
+from daemon import Daemon, keys, wait_for  # noqa: E402
 from mcp import META, MODERN, Stdio, message  # noqa: E402
 
 NAMES = ["run_code", "run_command", "read_file", "write_file", "list_files", "sandbox_info"]
@@ -303,6 +304,143 @@ def test_input_may_be_a_file(t):
 def test_a_wrong_policy_is_refused_at_the_start(t):
     bad = t.file("version: 1\nlimits: {memory: lots}\n", "bad.yaml")
     for flags, word in ((["--policy", bad], "limits.memory"), (["--policy", "/nothing"], "/nothing"), (["--policy"], "value"), (["--more"], "--more")):
+        r = subprocess.run([zw.ZWINGER, "mcp", *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=zw.caller_environment())
+        t.equal((r.returncode, r.stdout), (125, ""), flags)
+        t.contains(r.stderr, word, "the fault")
+
+
+# ---- Through a daemon ------------------------------------------------------------------------------------------------------
+
+
+def serve(t, *flags, **options):
+    loose = json.dumps({"version": 1, "enforcement": "best-effort"})
+    return Daemon(t, "--ceiling", t.file(loose, "ceiling.yaml"), "--policy", t.file(loose, "policy.yaml"), *flags, **options)
+
+
+def live(d):
+    return len(d.ask("GET", "/v1/sandboxes").json["sandboxes"])
+
+
+def through(t, d, *flags):
+    return Stdio(t, daemon=flags or ("--url", d.url, "--key-file", d.key_file))
+
+
+def test_a_daemon_serves_both_revisions_and_keeps_no_sandbox_of_a_client_that_has_ended(t):
+    d = serve(t)
+    for version in ("2025-11-25", "2025-06-18", None):
+        c = through(t, d)
+        meta = {} if version else {"_meta": META}
+        if version:
+            t.equal(c.start(version)["protocolVersion"], version, "revision")
+        else:
+            t.equal(c.ask("server/discover", **meta)["result"]["resultType"], "complete", "discover")
+        t.equal(len(c.ask("tools/list", **meta)["result"]["tools"]), 6, "tools")
+        r = c.result(c.ask("tools/call", name="run_command", arguments={"command": "echo hi; echo é > f"}, **meta))
+        t.equal(r.data["stdout"], "hi\n", r.all)
+        t.equal(c.result(c.ask("tools/call", name="run_code", arguments={"code": "open('f').read()"}, **meta)).data["text"], "é\\n", "the same sandbox")
+        t.equal(c.ask("tools/call", name="nö such\n", arguments={}, **meta)["error"]["code"], -32602, "a name that fits no header")
+        t.equal(live(d), 1, "its sandbox is the daemon's")
+        t.equal(c.end(), 0, "exit status")
+        t.check(wait_for(lambda: live(d) == 0, 20), "it has ended with the client")
+
+
+def test_clients_of_one_key_have_sandboxes_of_their_own(t):
+    d = serve(t)
+    a, b = through(t, d), through(t, d)
+    for c in (a, b):
+        t.check(not c.result(c.ask("tools/call", name="write_file", arguments={"path": "f", "content": "x"}, _meta=META)).error, "a file")
+    t.equal(live(d), 2, "two")
+    a.end()
+    t.check(wait_for(lambda: live(d) == 1, 20), "one has ended")
+    t.equal(b.result(b.ask("tools/call", name="read_file", arguments={"path": "f"}, _meta=META)).data["content"], "x", "the other goes on")
+
+
+def test_progress_and_cancellation_go_through(t):
+    d = serve(t)
+    c = through(t, d)
+    c.start()
+    c.call("run_code", code="x = 1")
+    for meta in ({}, META):
+        n = c.send("tools/call", name="run_command", arguments={"command": "echo first; while [ ! -e go ]; do sleep 0.05; done; rm go; echo last"},
+                   _meta={"progressToken": "p1", **meta})
+        m = c.read()
+        t.equal((m["method"], m["params"]["progressToken"], m["params"]["message"]), ("notifications/progress", "p1", "first\n"), m)
+        c.call("write_file", path="go", content="")
+        t.equal(c.result(c.answer(n)).data["stdout"], "first\nlast\n", "the result")
+        n = c.send("tools/call", name="run_code", arguments={"code": "import time\nprint('up', flush=True)\ntime.sleep(600)"}, _meta={"progressToken": 1, **meta})
+        t.equal(c.read()["params"]["message"], "up\n", "it runs")
+        c.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": n, "reason": "test"}})
+        t.equal(c.call("run_code", code="x").data["text"], "1", "the context stays, and is free")
+        t.check(not any(m.get("id") == n for m in c.notes), "no answer")
+
+
+def test_the_end_of_the_input_ends_calls_at_the_daemon(t):
+    d = serve(t)
+    c = through(t, d)
+    c.start()
+    c.send("tools/call", name="run_command", arguments={"command": "echo up; sleep 602"}, _meta={"progressToken": 1})
+    t.equal(c.read()["params"]["message"], "up\n", "it runs")
+    t.equal(c.end(), 0, "exit status")
+    t.check(wait_for(lambda: live(d) == 0, 20), "nothing is left")
+    c = through(t, d)
+    c.start()
+    c.call("run_command", command="true")
+    c.process.send_signal(signal.SIGTERM)
+    t.equal(c.process.wait(30), 0, "a signal")
+    t.check(wait_for(lambda: live(d) == 0, 20), "nothing is left")
+
+
+def test_a_daemon_that_is_gone_or_new_is_told(t):
+    d = serve(t)
+    address = d.url.split("//")[1]
+    c = through(t, d)
+    c.start()
+    c.call("write_file", path="f", content="1")
+    n = c.send("tools/call", name="run_command", arguments={"command": "echo up; sleep 604"}, _meta={"progressToken": 1})
+    t.equal(c.read()["params"]["message"], "up\n", "it runs")
+    d.process.kill()
+    d.process.wait()
+    e = c.answer(n)["error"]
+    t.equal((e["code"], e["data"]["reason"]), (-32603, "daemon_lost"), e)
+    e = c.ask("tools/list")["error"]
+    t.check(e["data"]["reason"] == "daemon_unreachable" and "zwinger serve" in e["message"], e)
+    again = serve(t, state=d.state, listen=(address,))
+    t.equal(len(c.ask("tools/list")["result"]["tools"]), 6, "what needs no sandbox goes on")
+    r = c.ask("tools/call", name="read_file", arguments={"path": "f"})
+    t.check(c.result(r).error, "the file is gone with the sandbox")
+    again.process.kill()
+    again.process.wait()
+    third = serve(t, state=d.state, listen=(address,))
+    e = c.ask("tools/call", name="run_command", arguments={"command": "true"})["error"]
+    t.check(e["data"]["reason"] in ("session_lost", "daemon_unreachable"), e)
+    t.check(not c.call("run_command", command="true").error, "the next one works")
+    t.equal(c.end(), 0, "exit status")
+    third.key = d.key
+    t.check(wait_for(lambda: live(third) == 0, 20), "nothing is left")
+
+
+def test_a_daemon_is_found_as_by_the_other_verbs(t):
+    d = serve(t, "--tls", "self-signed")
+    socket = os.path.join(d.state, "zwinger.sock")
+    for flags in (("--key-file", d.key_file, "--state", d.state), ("--url", "unix:" + socket), ("--state", d.state),
+                  ("--url=" + d.url, "--key-file=" + d.key_file, "--cacert", os.path.join(d.state, "tls/cert.pem"))):
+        c = through(t, d, *flags)
+        c.start()
+        t.equal(c.call("run_command", command="echo hi").data["stdout"], "hi\n", flags)
+        t.equal(c.end(), 0, flags)
+    c = through(t, d, "--url", d.url, "--key-file", d.key_file, "--cacert", "/etc/ssl/certs/ca-certificates.crt")
+    e = c.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "x", "version": "1"})["error"]
+    t.equal(e["data"]["reason"], "certificate", e)
+    small = t.file(json.loads(keys(t, d, "add", "--scope", "use", "--json").stdout)["key"], "small")
+    c = through(t, d, "--url", "unix:" + socket, "--key-file", small)
+    e = c.ask("tools/call", name="run_command", arguments={"command": "true"}, _meta=META)["error"]
+    t.equal((e["data"]["reason"], e["data"]["status"]), ("refused", 403), e)
+
+
+def test_a_policy_is_not_chosen_at_a_daemon(t):
+    for flags, word in ((["--url", "http://127.0.0.1:1", "--policy", "@python"], "operator"), (["--policy=@python", "--state=/nothing"], "operator"),
+                        (["--url", "ftp://x"], "http://"), (["--url", "http://127.0.0.1:1", "--key-file", "/nothing"], "/nothing"),
+                        (["--state", "/", "--json"], "--json")):
         r = subprocess.run([zw.ZWINGER, "mcp", *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=zw.caller_environment())
         t.equal((r.returncode, r.stdout), (125, ""), flags)
         t.contains(r.stderr, word, "the fault")

@@ -19,15 +19,17 @@ def message(number, method, params=None):
 
 
 class Stdio:
-    """One `zwinger mcp`. Lines are read by a thread, so that none is waited for without a bound."""
+    """One `zwinger mcp`: by itself, or with `daemon` (flags that name one) through that. Lines are read by a thread, so that none is waited for
+    without a bound."""
 
-    def __init__(self, t, *flags, policy=None, environment=None):
+    def __init__(self, t, *flags, policy=None, environment=None, daemon=None):
         self.t, self.number, self.notes = t, 0, []
         self.folder = t.folder("tmp")
-        policy = t.file(json.dumps({"version": 1, "enforcement": "best-effort", **(policy or {})}), "policy.yaml")
+        if daemon is None:
+            daemon = ("--policy", t.file(json.dumps({"version": 1, "enforcement": "best-effort", **(policy or {})}), "policy.yaml"))
         self.err_path = t.tmp("err")
         self.err = open(self.err_path, "ab")
-        self.process = subprocess.Popen([ZWINGER, "mcp", "--policy", policy, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.err,
+        self.process = subprocess.Popen([ZWINGER, "mcp", *daemon, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.err,
                                         env=zw.caller_environment({"TMPDIR": self.folder, **(environment or {})}))
         self.lines = queue.Queue()
         self.thread = threading.Thread(target=self._read, daemon=True)

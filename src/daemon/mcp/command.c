@@ -1,5 +1,5 @@
 /* `zwinger mcp`: MCP on standard input and output. Without --url it is a daemon of its own without any listener, whose state is a
- * temporary directory; with it a client of one (proxy.c). */
+ * temporary directory; with it a client of one (src/client/mcp.c). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +16,12 @@
 
 static const char help_text[] =
     "usage: zwinger mcp [--policy FILE|@NAME]...\n"
+    "       zwinger mcp --url URL --key-file FILE\n"
     "\n"
     "An MCP server on standard input and output, with a sandbox behind its tools. No daemon is needed.\n"
     "\n"
     "  --policy FILE|@NAME        what the sandboxes may read, write, reach and use (repeatable: later ones count more)\n"
+    "  --url URL                  through the daemon there; --key-file, --state and --cacert as with zwinger exec\n"
     "  --help                     this text\n"
     "\n"
     "See zwinger-mcp(1).\n";

@@ -326,6 +326,11 @@ static void initialize(struct request *r, const struct mcp_message *m)
 	handle(r, &s->owner, s->revision, m);
 }
 
+static json_t *no_session(const struct mcp_message *m)
+{
+	return mcp_error(m->id, MCP_INVALID_REQUEST, NULL, "there is no such session; send initialize");
+}
+
 static void with_session(struct request *r, const struct mcp_message *m)
 {
 	const char *id = request_header(r, "mcp-session-id"), *version = request_header(r, "mcp-protocol-version");
@@ -344,19 +349,24 @@ static void with_session(struct request *r, const struct mcp_message *m)
 			     mcp_error(m->id, MCP_INVALID_REQUEST, NULL,
 				       "send initialize first and then its Mcp-Session-Id, or name the revision in _meta"));
 	else if (s == NULL)
-		respond_json(r, 404, mcp_error(m->id, MCP_INVALID_REQUEST, NULL, "there is no such session; send initialize"));
+		respond_json(r, 404, no_session(m));
 	else
 		handle(r, &s->owner, s->revision, m);
 }
 
 static void without_session(struct request *r, const struct mcp_message *m)
 {
+	/* Ours alone: `zwinger mcp --url` is one process, whose sandboxes end with it. */
+	const char *id = request_header(r, "zwinger-mcp-session");
+	struct mcp_session *s = id != NULL ? session_of(r, id) : NULL;
 	json_t *wrong = m->kind == MCP_REQUEST ? check_headers(r, m) : NULL;
 
 	if (wrong != NULL)
 		respond_json(r, 400, wrong);
+	else if (id != NULL && s == NULL)
+		respond_json(r, 404, no_session(m));
 	else
-		handle(r, owner_of_key(r), MCP_2026_07_28, m);
+		handle(r, s != NULL ? &s->owner : owner_of_key(r), MCP_2026_07_28, m);
 }
 
 static void post(struct request *r)
