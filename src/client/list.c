@@ -372,7 +372,7 @@ int verb_logs(const struct client_options *o)
 		t.ctx = &p;
 	}
 	if (o->follow)
-		(void) curl_easy_setopt(remote.spare, CURLOPT_LOW_SPEED_LIMIT, 0L); /* a quiet sandbox says nothing */
+		transfer_may_be_silent(&t); /* as a quiet sandbox */
 	code = curl_easy_perform(remote.spare);
 	if (p.error != 0) {
 		log_error("cannot write to standard output: %s", strerror(-p.error));

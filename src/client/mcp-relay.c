@@ -14,7 +14,6 @@ enum {
 	HEADER_TEXT_MAX = 1024,
 	TOLD_MAX = 400, /* bytes of a reason of the daemon */
 	GOODBYE_SECONDS = 10,
-	KEEPALIVE_SECONDS = 30,
 };
 
 static const char version_key[] = "io.modelcontextprotocol/protocolVersion";
@@ -260,11 +259,8 @@ static void post_send(struct relay_post *p)
 	transfer_init(&p->transfer, r->remote, p->easy, "POST", "/mcp", json_incref(p->message.document));
 	add_headers(p);
 	(void) curl_easy_setopt(p->easy, CURLOPT_PRIVATE, p);
-	(void) curl_easy_setopt(p->easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	(void) curl_easy_setopt(p->easy, CURLOPT_TCP_KEEPIDLE, (long) KEEPALIVE_SECONDS);
-	(void) curl_easy_setopt(p->easy, CURLOPT_TCP_KEEPINTVL, (long) KEEPALIVE_SECONDS);
 	if (is_call(p)) /* it answers when it has ended, and may say nothing until then */
-		(void) curl_easy_setopt(p->easy, CURLOPT_LOW_SPEED_LIMIT, 0L);
+		transfer_may_be_silent(&p->transfer);
 	p->transfer.sink = take_data;
 	p->transfer.ctx = p;
 	p->on = curl_multi_add_handle(r->multi, p->easy) == CURLM_OK;

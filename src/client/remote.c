@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "client/show.h"
 
+enum { KEEPALIVE_SECONDS = 30 };
 enum { CONNECT_SECONDS = 10, SILENCE_SECONDS = 60, LINES_MAX = 32, LINE_MAX_BYTES = 1000 };
 
 /* ---- One request. ---- */
@@ -94,6 +95,14 @@ void transfer_upload(struct transfer *t, curl_read_callback read, void *ctx, cur
 	(void) curl_easy_setopt(t->easy, CURLOPT_READDATA, ctx);
 	(void) curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE, size);
 	transfer_header(t, "Content-Type: application/octet-stream");
+}
+
+void transfer_may_be_silent(struct transfer *t)
+{
+	(void) curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_LIMIT, 0L);
+	(void) curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	(void) curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, (long) KEEPALIVE_SECONDS);
+	(void) curl_easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, (long) KEEPALIVE_SECONDS);
 }
 
 void transfer_done(struct transfer *t)

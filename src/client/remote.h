@@ -50,6 +50,8 @@ void transfer_done(struct transfer *t);
 void transfer_header(struct transfer *t, const char *line);
 /* Sends what `read` gives as the body; `size` negative: in chunks. */
 void transfer_upload(struct transfer *t, curl_read_callback read, void *ctx, curl_off_t size);
+/* No answer for long is fine. A host that is gone is found by the kernel. */
+void transfer_may_be_silent(struct transfer *t);
 bool transfer_is_good(const struct transfer *t); /* a 2xx answer, as far as it has come */
 /* 0 for a good and whole answer; else, after lines on standard error that say why, EXIT_REFUSED, or 126 or 127 for a command that
  * could not be executed. */

@@ -28,3 +28,4 @@ void api_fork_add(struct daemon *d);
 bool read_life(const struct request *r, const json_t *value, usec_t missing, usec_t *ret, struct json_faults *f);
 void api_contexts_add(struct daemon *d);
 void api_record_add(struct daemon *d);
+void api_logs_add(struct daemon *d);

@@ -227,6 +227,7 @@ void daemon_add_routes(struct daemon *d)
 	api_fork_add(d);
 	api_contexts_add(d);
 	api_record_add(d);
+	api_logs_add(d);
 }
 
 static int make_parts(struct start *s, struct zw_error *e)

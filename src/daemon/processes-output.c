@@ -417,6 +417,7 @@ void process_readers_wake(struct process *p)
 	/* `at` of a reader leads to a chunk that may go now: the number finds the place again. */
 	for (struct output_reader *r = p->readers; r != NULL; r = r->next)
 		r->at = NULL;
+	sandbox_watch_tell(p->sandbox, p); /* before anything is dropped */
 	drop_old(p);
 	listen_again(p);
 }
@@ -510,16 +511,18 @@ void process_follow(struct process *p, struct request *r, uint64_t from)
 	process_readers_wake(p);
 }
 
-bool process_chunk(const struct process *p, uint64_t number, struct chunk_view *ret)
+void process_chunks(const struct process *p, uint64_t from, bool (*take)(void *arg, const struct chunk_view *c), void *arg)
 {
 	const struct chunk *c = p->first;
 
-	while (c != NULL && c->number < number)
+	while (c != NULL && c->end <= from)
 		c = c->next;
-	if (c == NULL)
-		return false;
-	*ret = (struct chunk_view){.number = c->number, .stream = c->stream, .data = c->data, .size = c->size};
-	return true;
+	for (; c != NULL; c = c->next) {
+		const struct chunk_view view = {.end = c->end, .stream = c->stream, .data = c->data, .size = c->size};
+
+		if (!take(arg, &view))
+			return;
+	}
 }
 
 void process_output_free(struct process *p)

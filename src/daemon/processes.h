@@ -135,14 +135,15 @@ void process_readers_wake(struct process *p);
 /* Takes the request over: SSE of its output from chunk `from` on. */
 void process_follow(struct process *p, struct request *r, uint64_t from);
 
-/* The first kept chunk with this number or a later one; false: there is none. `data` is good until the next event of the loop. */
+/* Kept output behind the first `from` bytes of all, in order, until `take` says no. `end` counts all bytes up to the end of the
+ * chunk, also those that are not kept any more; the first chunk may begin before `from`, and a chunk may grow later. */
 struct chunk_view {
-	uint64_t number;
+	uint64_t end;
 	unsigned stream;
 	const char *data;
 	size_t size;
 };
-bool process_chunk(const struct process *p, uint64_t number, struct chunk_view *ret);
+void process_chunks(const struct process *p, uint64_t from, bool (*take)(void *arg, const struct chunk_view *c), void *arg);
 /* Copies the newest bytes that a captured one has written into chunks, for the logs. */
 void process_capture_keep(struct process *p);
 

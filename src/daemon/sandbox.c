@@ -127,6 +127,30 @@ void sandbox_cut_remove(struct sandbox_cut *c)
 	c->at = NULL;
 }
 
+void sandbox_watch_add(struct sandbox *s, struct sandbox_watch *w)
+{
+	w->next = s->watches;
+	s->watches = w;
+}
+
+void sandbox_watch_remove(struct sandbox *s, const struct sandbox_watch *w)
+{
+	struct sandbox_watch **at = &s->watches;
+
+	while (*at != NULL && *at != w)
+		at = &(*at)->next;
+	if (*at != NULL)
+		*at = w->next;
+}
+
+void sandbox_watch_tell(struct sandbox *s, const struct process *p)
+{
+	for (struct sandbox_watch *w = s->watches, *next; w != NULL; w = next) {
+		next = w->next;
+		w->moved(w->arg, p);
+	}
+}
+
 static void cut(struct sandbox *s, bool over)
 {
 	struct sandbox_cut *c = s->cuts;
@@ -248,6 +272,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 		     dlog_text("status", s->end_status));
 	}
 	sandbox_events_over(s);
+	sandbox_watch_tell(s, NULL);
 	call_waiters(s);
 	if (all->stopping && all->live == 0) {
 		all->stopping = false;

@@ -60,6 +60,14 @@ struct sandbox_cut {
 	bool lasting;
 };
 
+/* Somebody who looks again whenever processes may have written something or ended, or the sandbox has. May be removed by its
+ * call, as itself alone. */
+struct sandbox_watch {
+	struct sandbox_watch *next;
+	void (*moved)(void *arg, const struct process *p); /* p NULL: the sandbox */
+	void *arg;
+};
+
 /* What is counted of a sandbox for the metrics, as of its last word about it. */
 enum { DENIAL_KINDS = 7 };
 struct sandbox_figures {
@@ -106,6 +114,7 @@ struct sandbox {
 	struct problem problem; /* why it did not start; its errors are ours */
 	struct sandbox_waiter *waiters;
 	struct sandbox_cut *cuts;
+	struct sandbox_watch *watches;
 	struct process *processes; /* newest first */
 	size_t process_count;
 	size_t holds;                                    /* requests that keep a process of it */
@@ -145,6 +154,10 @@ void sandbox_forget(struct sandbox *s, const void *arg);
 void sandbox_cut_add(struct sandbox *s, struct sandbox_cut *c);
 /* Nothing when it is in no list. */
 void sandbox_cut_remove(struct sandbox_cut *c);
+void sandbox_watch_add(struct sandbox *s, struct sandbox_watch *w);
+/* Nothing when it was not added. */
+void sandbox_watch_remove(struct sandbox *s, const struct sandbox_watch *w);
+void sandbox_watch_tell(struct sandbox *s, const struct process *p);
 void sandbox_set_timeout(struct sandbox *s, usec_t timeout);
 /* After the supervisor has done it: the state and the clock. */
 void sandbox_set_paused(struct sandbox *s, bool paused);

@@ -194,6 +194,26 @@ def test_certificates_are_verified(t):
     t.contains(r.stderr, b"not trusted", "another certificate")
 
 
+def test_logs_are_followed(t):
+    d = serve(t)
+    s = create(t, d)
+    p = subprocess.Popen([ZWINGER, "logs", "--state", d.state, "-f", s], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=zw.caller_environment())
+    client(t, d, "exec", s, "sh", "-c", "echo one; echo two >&2")
+    t.equal(sorted(p.stdout.readline().split(b" ", 1)[1] for _ in range(2)), [b"stderr two\n", b"stdout one\n"], "while it runs")
+    client(t, d, "rm", s)
+    t.equal((p.wait(20), p.stdout.read(), p.stderr.read()), (0, b"", b""), "the end of the sandbox is that of the logs")
+    s = create(t, d)
+    p2 = subprocess.Popen([ZWINGER, "logs", "--state", d.state, "-f", s], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=zw.caller_environment())
+    client(t, d, "exec", s, "echo", "up")
+    t.contains(p2.stdout.readline(), b"up", "it follows")
+    d.process.kill()
+    t.equal(p2.wait(20), 125, "a daemon that dies")
+    t.contains(p2.stderr.read(), b"connection", "is told")
+    for x in (p, p2):
+        x.stdout.close()
+        x.stderr.close()
+
+
 def test_no_daemon_is_said(t):
     state = t.folder("state")
     r = client(t, ["--state", state], "ps", code=125)

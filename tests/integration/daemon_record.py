@@ -84,6 +84,61 @@ def test_logs_of_bytes_that_are_no_text_pass(t):
     t.equal(s.ask("GET", "/logs").body, b"%d stdout \xff\0\n" % pid, "the same bytes")
 
 
+class Follower:
+    """GET logs?follow=true, read as it comes."""
+
+    def __init__(self, t, s):
+        self.c = s.d.connection(timeout=30)
+        t.at_end(self.c.close)
+        self.c.request("GET", f"/v1/sandboxes/{s.id}/logs?follow=true", headers={"Authorization": f"Bearer {s.d.key}"})
+        self.r = self.c.getresponse()
+        t.equal((self.r.status, self.r.headers["content-type"]), (200, "text/plain; charset=utf-8"), "the answer")
+
+    def line(self):
+        return self.r.readline().decode()
+
+
+def test_logs_are_followed_until_the_sandbox_ends(t):
+    d = serve(t)
+    s = Sandbox(t, d)
+    first = s.ask("POST", "/processes", {"shell": "echo old; read x; printf half; read y; echo $x $y >&2; read z", "stdin": True}, 201).json["pid"]
+    t.check(wait_for(lambda: s.ask("GET", "/logs").body == f"{first} stdout old\n".encode(), 20), "without follow it ends at the present")
+    f, late = Follower(t, s), Follower(t, s)
+    t.equal(f.line(), f"{first} stdout old\n", "what was there")
+    second = s.ask("POST", "/processes", {"shell": "echo new"}, 201).json["pid"]
+    t.equal(f.line(), f"{second} stdout new\n", "another process")
+    s.ask("POST", f"/processes/{first}/stdin", b"a\nb\n", 204, headers={"Content-Type": "application/octet-stream"})
+    t.equal(f.line(), f"{first} stderr a b\n", "a whole line")
+    f.c.close()
+    s.run("echo by run")
+    s.ask("DELETE")
+    rest = late.r.read().decode().splitlines()
+    by_run = [x for x in rest if x.endswith(" stdout by run")]
+    t.equal(sorted(rest), sorted([f"{first} stdout old", f"{second} stdout new", f"{first} stderr a b", f"{first} stdout half", *by_run]), rest)
+    t.equal(len(by_run), 1, rest)
+    t.equal(s.ask("GET", "/logs?follow=true").body.decode().splitlines().count(f"{second} stdout new"), 1, "an ended one")
+    t.equal(s.ask("GET", "/logs?follow=perhaps", status=400).code, "bad_request", "a value")
+    t.equal(d.end(), 0, "exit status")
+
+
+def test_a_slow_follower_stops_no_program(t):
+    d = serve(t)
+    s = Sandbox(t, d, policy={"version": 1, "limits": {"output": "1M"}})
+    f, gone = Follower(t, s), Follower(t, s)
+    pid = s.ask("POST", "/processes", {"shell": "seq 1 8000000; echo done"}, 201).json["pid"]
+    s.end_of(pid)
+    gone.c.close()
+    s.ask("DELETE")
+    lines = f.r.read().decode().splitlines()
+    lost = [x for x in lines if x.startswith(f"{pid} - [zwinger: ")]
+    t.check(lost and all(x.endswith(" bytes left out]") for x in lost), "what is missing is told")
+    text = sum(len(x) - len(f"{pid} stdout ") + 1 for x in lines if x not in lost)
+    cuts = sum(int(x.split()[3]) for x in lost)
+    total = len("".join(f"{i}\n" for i in range(1, 8000001))) + 5
+    t.check(total <= text + cuts <= total + 2 * len(lost), f"nothing else is: {text} + {cuts}, {total}")
+    t.equal(lines[-1], f"{pid} stdout done", "the end")
+
+
 # ---- Events ------------------------------------------------------------------------------------------------------------------
 
 
