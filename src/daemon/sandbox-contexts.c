@@ -71,6 +71,7 @@ static void on_answer(void *arg, const json_t *m, int *fd)
 	struct sandbox_context *x = p->of;
 	const char *t = json_string_value(json_object_get(m, "t"));
 	struct context_death death = {.exit_code = -1};
+	uint32_t process = p->process;
 
 	(void) fd;
 	if (t != NULL && strcmp(t, "started") == 0)
@@ -87,6 +88,9 @@ static void on_answer(void *arg, const json_t *m, int *fd)
 		tell_fault(x, m);
 		death.reason = json_string_value(json_object_get(m, "message"));
 	} else {
+		json_decref(x->last_denials);
+		x->last_denials = json_incref(json_object_get(m, "denials"));
+		x->last_process = process;
 		if (json_is_integer(json_object_get(m, "exit_code")))
 			death.exit_code = (int) json_integer_value(json_object_get(m, "exit_code"));
 		death.signal = (int) json_integer_value(json_object_get(m, "signal"));
@@ -182,6 +186,49 @@ static void kill_interpreter(void *owner, struct context *c)
 		(void) signal_interpreter(x->interpreter, x->sandbox->session, SIGKILL, process_no_answer, NULL);
 }
 
+/* ---- Denials. ---- */
+
+struct denials_ask {
+	struct interpreter *of;
+	uint32_t process;
+	void (*call)(void *arg, uint32_t process, const json_t *list);
+	void *arg;
+};
+
+static void on_denials(void *arg, const json_t *m, int *fd)
+{
+	struct denials_ask *a = arg;
+	struct interpreter *p = a->of;
+
+	(void) fd;
+	if (--p->asks == 0 && p->over)
+		interpreter_free(p);
+	a->call(a->arg, a->process, json_object_get(m, "denials"));
+	free(a);
+}
+
+void sandbox_context_denials(struct sandbox_context *x, bool settle,
+			     void (*call)(void *arg, uint32_t process, const json_t *list), void *arg)
+{
+	struct interpreter *p = x->interpreter;
+	struct denials_ask *a;
+	json_t *m;
+
+	if (p == NULL || x->sandbox->session == NULL) {
+		call(arg, x->last_process, x->last_denials);
+		return;
+	}
+	a = xcalloc(1, sizeof *a);
+	*a = (struct denials_ask){.of = p, .process = p->process, .call = call, .arg = arg};
+	m = json_pack("{ss sI sb}", "t", "denials", "process", (json_int_t) p->process, "settle", (int) settle);
+	p->asks++;
+	if (session_ask(x->sandbox->session, m, NULL, 0, on_denials, a, NULL) == 0)
+		return;
+	p->asks--;
+	call(arg, p->process, NULL);
+	free(a);
+}
+
 static void meter(struct sandbox_context *x)
 {
 	usec_t most = x->sandbox->policy.cpu_time;
@@ -244,6 +291,7 @@ static void context_object_free(struct sandbox_context *x)
 	free(x->name);
 	free(x->cwd);
 	json_decref(x->env);
+	json_decref(x->last_denials);
 	free(x);
 }
 

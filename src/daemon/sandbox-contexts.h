@@ -35,8 +35,10 @@ struct sandbox_context {
 	bool misasked;            /* it cannot be started with its cwd and env: context_fault() */
 	struct context *context;
 	struct interpreter *interpreter; /* the running one, or NULL */
-	uint64_t metered;                /* executions whose processor time was limited */
-	uint64_t number;                 /* in the order of creation, from 1 */
+	json_t *last_denials;            /* of the last one that has ended; NULL: not known */
+	uint32_t last_process;
+	uint64_t metered; /* executions whose processor time was limited */
+	uint64_t number;  /* in the order of creation, from 1 */
 	void (*on_up)(void *arg, struct sandbox_context *x);
 	void *up_arg;
 };
@@ -73,6 +75,11 @@ json_t *sandbox_context_to_json(const struct sandbox_context *x);
  * Its errors, and -ESHUTDOWN while the sandbox does not run. */
 int sandbox_context_execute(struct sandbox_context *x, struct execution_ask *ask, const struct execution_callbacks *callbacks,
 			    void *ctx, struct execution **ret);
+/* What its interpreter, and what that started, were denied in all: `list` as in the result document, NULL when it is not known;
+ * `process` tells one interpreter from the next. Of the last one where none runs. `call` comes once, now or later, in the order
+ * of asking where nobody settles. With `settle` the broker has told by then what it knows. */
+void sandbox_context_denials(struct sandbox_context *x, bool settle,
+			     void (*call)(void *arg, uint32_t process, const json_t *list), void *arg);
 /* For the metrics, by who told the client how it ended. */
 void sandbox_context_count(const struct sandbox_context *x, enum execution_status status);
 

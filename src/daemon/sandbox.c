@@ -464,10 +464,6 @@ static void on_refused(void *arg, const json_t *m)
 
 static void on_event(void *arg, const char *kind, const json_t *m)
 {
-	const struct sandbox *s = arg;
-
-	if (strcmp(kind, "denial") == 0 && s->on_denial != NULL && json_is_object(json_object_get(m, "record")))
-		s->on_denial(s->denial_arg, json_object_get(m, "record"));
 	sandbox_event_of(arg, kind, m);
 }
 

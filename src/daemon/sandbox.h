@@ -121,8 +121,6 @@ struct sandbox {
 	bool has_root;                                   /* user 0 is there too */
 	struct sandbox_files files[SANDBOX_FILES_KINDS]; /* sandbox-files.c */
 	struct event_log *events;
-	void (*on_denial)(void *arg, const json_t *record); /* or NULL */
-	void *denial_arg;
 	struct sandbox_context *contexts; /* oldest first */
 	struct interpreter *interpreters;
 	uint64_t context_numbers;

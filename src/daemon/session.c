@@ -213,6 +213,7 @@ static bool fits(struct asked *a, const char *type, const json_t *m, bool *ret_l
 	*ret_last = true;
 	if (!a->start)
 		return (strcmp(type, "done") == 0 && has_whole(m, "errno")) ||
+		       (strcmp(type, "denials") == 0 && json_is_array(json_object_get(m, "denials"))) ||
 		       (strcmp(type, "stats") == 0 && has_object(m, "usage") && has_whole(m, "processes"));
 	if (strcmp(type, "exited") == 0)
 		return a->started && good_exited(m);

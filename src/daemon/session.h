@@ -20,8 +20,9 @@ struct session_events {
 	void (*ended)(void *arg, const json_t *m);
 };
 
-/* `m` is "started", "failed", "exited", "done" or "stats"; NULL: the session is over. `fd` comes with "started" of a terminal and
- * "done" of a connection: take it by take_fd(), else it is closed. A start is answered by started and exited, or by failed. */
+/* `m` is "started", "failed", "exited", "done", "stats" or "denials"; NULL: the session is over. `fd` comes with "started" of a
+ * terminal and "done" of a connection: take it by take_fd(), else it is closed. A start is answered by started and exited, or by
+ * failed. */
 typedef void session_answer(void *arg, const json_t *m, int *fd);
 
 /* `line` is taken over, also when it fails. */

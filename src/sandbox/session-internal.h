@@ -41,6 +41,8 @@ struct session_process {
 	struct evidence evidence;
 	struct denials denials; /* with `tree`: of it, and those that may be anybody's */
 	struct connections connections;
+	uint32_t asked;             /* the request for its denials that waits for the broker, 0: none */
+	usec_t asked_due;           /* CLOCK_MONOTONIC */
 	bool settling;              /* it is over, and the broker is asked for the rest */
 	int rest;                   /* without a group: a handle on what is left of its tree, -EBADF */
 	bool resident;              /* its group is the sandbox's own: it was alone when it started */
@@ -92,6 +94,8 @@ void session_process_due(struct supervisor *s);
 void session_process_denied(struct supervisor *s, const struct denial *what, pid_t pid);
 void session_process_connection(struct supervisor *s, const json_t *report);
 void session_process_synced(struct supervisor *s, uint32_t id);
+/* Answers the request `id`, now or when the broker has told what it knows. */
+void session_process_tell_denials(struct supervisor *s, struct session_process *p, uint32_t id, bool settle);
 /* 0 or a positive errno. */
 int session_process_signal(struct supervisor *s, struct session_process *p, int number, bool tree);
 /* From now on it may use so much processor time ("cpu_usec"; null: any amount). 0 or a positive errno. */

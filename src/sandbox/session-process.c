@@ -95,8 +95,20 @@ static usec_t cpu_of_groups(const struct session *n)
 	return sum;
 }
 
+static void tell_denials(struct session *n, struct session_process *p)
+{
+	if (p->asked == 0)
+		return;
+	session_line_send(
+	    &n->line,
+	    json_pack("{ss sI so}", "t", "denials", "id", (json_int_t) p->asked, "denials", result_denials(&p->denials)), NULL);
+	p->asked = 0;
+	p->asked_due = ZW_UNLIMITED;
+}
+
 static void drop(struct session *n, struct session_process *p)
 {
+	tell_denials(n, p);
 	for (size_t i = 0; i < n->count; i++)
 		if (n->processes[i] == p) {
 			n->processes[i] = n->processes[--n->count];
@@ -128,7 +140,7 @@ void session_process_schedule(struct supervisor *s)
 	for (size_t i = 0; i < n->count && n->paused_at == 0; i++) {
 		const struct session_process *p = n->processes[i];
 
-		due = earliest(due, earliest(p->leave_due, earliest(p->wall_due, p->cpu_due)));
+		due = earliest(due, earliest(earliest(p->leave_due, p->asked_due), earliest(p->wall_due, p->cpu_due)));
 	}
 	s->due[DUE_WORK] = due;
 }
@@ -145,6 +157,7 @@ void session_process_shift(struct session *n, usec_t by)
 		shift(&n->processes[i]->wall_due, by);
 		shift(&n->processes[i]->cpu_due, by);
 		shift(&n->processes[i]->leave_due, by);
+		shift(&n->processes[i]->asked_due, by);
 	}
 }
 
@@ -355,6 +368,7 @@ static struct session_process *new_process(struct supervisor *s, uint32_t id, co
 	    .wall_due = ZW_UNLIMITED,
 	    .cpu_due = ZW_UNLIMITED,
 	    .leave_due = ZW_UNLIMITED,
+	    .asked_due = ZW_UNLIMITED,
 	    .rest = -EBADF,
 	    .started = now_monotonic(),
 	    .stood_still = s->stood_still,
@@ -530,11 +544,29 @@ static void tell_exited(struct supervisor *s, struct session_process *p, const c
 	session_line_send(&n->line, m, NULL);
 }
 
+/* session_process_synced() gets the id when the broker has told what it knows. */
+static bool ask_broker(struct supervisor *s, uint32_t id)
+{
+	return s->egress.started &&
+	       egress_send(&s->egress, json_pack("{ss sI}", "t", "sync", "id", (json_int_t) id), NULL, 0) >= 0;
+}
+
+void session_process_tell_denials(struct supervisor *s, struct session_process *p, uint32_t id, bool wait)
+{
+	tell_denials(s->work, p); /* one waits at a time */
+	p->asked = id;
+	if (!wait || !ask_broker(s, id)) {
+		tell_denials(s->work, p);
+		return;
+	}
+	p->asked_due = now_monotonic() + SETTLE_PATIENCE;
+	session_process_schedule(s);
+}
+
 /* What the broker has not told yet belongs to it too. True: its end is told when that is known. */
 static bool settle(struct supervisor *s, struct session_process *p)
 {
-	if (!p->tree || p->settling || !s->egress.started ||
-	    egress_send(&s->egress, json_pack("{ss sI}", "t", "sync", "id", (json_int_t) p->id), NULL, 0) < 0)
+	if (!p->tree || p->settling || !ask_broker(s, p->id))
 		return false;
 	p->settling = true;
 	p->state = PROCESS_LEAVING;
@@ -758,8 +790,12 @@ void session_process_connection(struct supervisor *s, const json_t *report)
 
 void session_process_synced(struct supervisor *s, uint32_t id)
 {
-	struct session_process *p = session_process_find(s->work, id);
+	struct session *n = s->work;
+	struct session_process *p = session_process_find(n, id);
 
+	for (size_t i = 0; i < n->count; i++)
+		if (n->processes[i]->asked == id)
+			tell_denials(n, n->processes[i]);
 	if (p != NULL && p->settling)
 		finish(s, p);
 }
@@ -795,6 +831,8 @@ void session_process_due(struct supervisor *s)
 	for (size_t i = n->count; i-- > 0;) {
 		struct session_process *p = n->processes[i];
 
+		if (p->asked_due <= now)
+			tell_denials(n, p);
 		if (p->leave_due <= now)
 			finish(s, p);
 		else if (p->wall_due <= now)

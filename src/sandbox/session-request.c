@@ -64,6 +64,16 @@ static void on_meter(struct supervisor *s, const struct message *m)
 	tell_done(s->work, m->id, p != NULL ? session_process_meter(s, p, m->json) : ESRCH, NULL, NULL);
 }
 
+static void on_denials(struct supervisor *s, const struct message *m)
+{
+	struct session_process *p = session_process_find(s->work, number_of(m->json, "process"));
+
+	if (p == NULL)
+		tell_done(s->work, m->id, ESRCH, NULL, NULL);
+	else
+		session_process_tell_denials(s, p, m->id, json_is_true(json_object_get(m->json, "settle")));
+}
+
 static void on_resize(struct supervisor *s, const struct message *m)
 {
 	struct session *n = s->work;
@@ -246,7 +256,7 @@ static const struct handler {
 } handlers[] = {
     {"start", on_start},     {"signal", on_signal}, {"meter", on_meter},   {"resize", on_resize},
     {"connect", on_connect}, {"pause", on_pause},   {"resume", on_resume}, {"stats", on_stats},
-    {"secret", on_secret},   {"narrow", on_narrow}, {"end", on_end},
+    {"secret", on_secret},   {"narrow", on_narrow}, {"end", on_end},       {"denials", on_denials},
 };
 
 static const struct handler *handler_of(const json_t *m)

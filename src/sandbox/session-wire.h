@@ -16,6 +16,8 @@
  *              "program", a sealed memory file that is executed in place of argv[0]
  *     signal   {"id", "process": id of its start, "signal": number, "tree": bool}
  *     meter    {"id", "process", "cpu_usec": n | null}: so much processor time from now on, in place of its limit of before
+ *     denials  {"id", "process", "settle": bool}: of it and what it started, up to now; with "settle" when the broker has told
+ *              what it knows until then
  *     resize   {"id", "process", "rows", "columns"}
  *     connect  {"id", "port"}: to a port inside
  *     pause, resume, stats {"id"}
@@ -40,6 +42,7 @@
  *     done     {"id", "errno": 0 | n, "message"?} to signal, resize, pause, resume, secret, narrow; to connect with fd
  *     stats    {"id", "usage": as in the result document, "processes", "memory_bytes": now, "totals"}: how many "denials" (an
  *              object, by kind) and "connections" there were
+ *     denials  {"id", "denials": as in the result document}
  *     event    {"kind": "denial" | "connection" | "limit" | "exec", "record": the object of docs/audit.md}
  *              {"kind": "lost", "count"}: so many could not be told in time
  *     ended    {"status", "reason", "usage", "denials", "connections", "files", "totals"}: last message

@@ -220,6 +220,22 @@ def test_what_is_denied_is_told_with_its_remedy(t):
     t.check(r.error and any(d["kind"] == "network" and "network.allow" in d["allow"] for d in r.data["denials"]), r.all)
 
 
+def test_denials_are_those_of_the_call(t):
+    c = Stdio(t)
+    c.start()
+    code = "import ctypes\nfor i in range({}): ctypes.CDLL(None).mount(b'a', b'/mnt', b'tmpfs', 0, None)"
+    told = lambda r: [(d["name"], d["count"]) for d in r.data["denials"]]
+    for i in range(12):  # the record of a sandbox sums up what repeats
+        t.equal(told(c.call("run_command", command=f"python3 -c \"{code.format(1)}\"")), [("mount", 1)], f"call {i}")
+    t.equal(told(c.call("run_code", code=code.format(30))), [("mount", 30)], "of an interpreter")
+    t.equal(told(c.call("run_code", code=code.format(2))), [("mount", 2)], "only the newest")
+    t.equal(told(c.call("run_code", code=code.format(3) + "\nimport os; os._exit(1)")), [("mount", 3)], "of one that dies")
+    t.equal(told(c.call("run_code", code="1")), [], "of the next one")
+    n = c.send("tools/call", name="run_command", arguments={"command": "while [ ! -e go ]; do sleep 0.05; done"})
+    t.equal(told(c.call("run_code", code=code.format(1) + "\nopen('go', 'w')")), [("mount", 1)], "beside another call")
+    t.equal(told(c.result(c.answer(n))), [], "which is denied nothing")
+
+
 def test_sandboxes_have_names(t):
     c = Stdio(t)
     c.start()

@@ -165,23 +165,30 @@ static void bytes_become_text(void **state)
 	evbuffer_free(b);
 }
 
-static void denials_are_summed_with_their_remedy(void **state)
+static void denials_are_those_since_then_with_their_remedy(void **state)
 {
-	json_t *list = json_array(), *network = json_pack("{ss ss si}", "kind", "network", "host", "evil.example", "port", 443),
-	       *call = json_pack("{ss ss ss si}", "kind", "syscall", "name", "mount", "detail", "mount(...)", "pid", 7), *d;
+	json_t *list = json_array(),
+	       *before = json_pack("[{ss ss si si}]", "kind", "network", "host", "evil.example", "port", 443, "count", 3),
+	       *now = json_pack("[{ss ss si si} {ss ss ss si si} i]", "kind", "network", "host", "evil.example", "port", 443,
+				"count", 5, "kind", "syscall", "name", "mount", "detail", "mount(...)", "pid", 7, "count", 1, 17),
+	       *d;
 
 	(void) state;
-	mcp_denial_add(list, network);
-	mcp_denial_add(list, call);
-	mcp_denial_add(list, network);
+	mcp_denials_add(list, now, before);
+	mcp_denials_add(list, now, now);
+	mcp_denials_add(list, NULL, now);
 	assert_int_equal(json_array_size(list), 2);
 	d = json_array_get(list, 0);
 	assert_int_equal(json_integer_value(json_object_get(d, "count")), 2);
 	assert_string_equal(json_string_value(json_object_get(d, "allow")),
 			    "network.allow: [{host: \"evil.example\", ports: [443]}] in the policy");
-	assert_null(json_object_get(json_array_get(list, 1), "pid")); /* of the host */
-	json_decref(network);
-	json_decref(call);
+	d = json_array_get(list, 1);
+	assert_null(json_object_get(d, "pid")); /* of the host */
+	mcp_denials_add(list, now, NULL);
+	assert_int_equal(json_array_size(list), 2);
+	assert_int_equal(json_integer_value(json_object_get(d, "count")), 2);
+	json_decref(before);
+	json_decref(now);
 	json_decref(list);
 }
 
@@ -190,7 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(messages_are_told_apart), cmocka_unit_test(revisions_are_negotiated),
 	    cmocka_unit_test(tools_have_schemas),      cmocka_unit_test(arguments_are_held_against_them),
-	    cmocka_unit_test(bytes_become_text),       cmocka_unit_test(denials_are_summed_with_their_remedy),
+	    cmocka_unit_test(bytes_become_text),       cmocka_unit_test(denials_are_those_since_then_with_their_remedy),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

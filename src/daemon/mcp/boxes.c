@@ -29,36 +29,15 @@ static void set_clock(struct mcp_box *b)
 		sandbox_set_timeout(s, b->users > 0 ? b->owner->daemon->options->max_timeout : at_most(b->owner, MCP_IDLE));
 }
 
-/* ---- What is denied in it: to every call that works there. ---- */
-
-static void on_denial(void *arg, const json_t *record)
-{
-	struct mcp_box *b = arg;
-
-	for (struct mcp_call *c = b->owner->calls; c != NULL; c = c->next)
-		if (c->box == b && c->sandbox_id[0] != '\0')
-			mcp_denial_add(c->denials, record);
-}
-
-static void listen_to(struct sandbox *s, struct mcp_box *b)
-{
-	s->on_denial = b != NULL ? on_denial : NULL;
-	s->denial_arg = b;
-}
-
 /* ---- Boxes. ---- */
 
 static void free_box(struct mcp_box *b)
 {
-	struct sandbox *s =
-	    b->id[0] != '\0' && b->owner->daemon->sandboxes != NULL ? sandbox_find(b->owner->daemon, b->id) : NULL;
 	struct mcp_box **at = &b->owner->boxes;
 
 	while (*at != b)
 		at = &(*at)->next;
 	*at = b->next;
-	if (s != NULL)
-		listen_to(s, NULL);
 	free(b->name);
 	free(b);
 }
@@ -155,7 +134,6 @@ static void start(struct mcp_box *b)
 	b->starting = true;
 	if (sandbox_create(o->daemon->sandboxes, &wish, ready, b, &s, &problem) == 0) {
 		memcpy(b->id, s->id, sizeof b->id);
-		listen_to(s, b);
 	} else {
 		struct mcp_call *waiting = take_ptr(&b->waiting);
 

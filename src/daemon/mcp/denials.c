@@ -90,27 +90,41 @@ static json_t *find(const json_t *list, const json_t *record)
 	return NULL;
 }
 
-static json_t *denial_of(const json_t *record)
+static json_t *denial_of(const json_t *record, json_int_t count)
 {
 	json_t *d = json_object();
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
 		if (json_object_get(record, keys[i]) != NULL)
 			(void) json_object_set(d, keys[i], json_object_get(record, keys[i]));
-	(void) json_object_set_new(d, "count", json_integer(1));
+	(void) json_object_set_new(d, "count", json_integer(count));
 	(void) json_object_set_new(d, "rule", rule(record));
 	(void) json_object_set_new(d, "allow", remedy(record));
 	return d;
 }
 
-void mcp_denial_add(json_t *denials, const json_t *record)
+static json_int_t count_of(const json_t *record)
 {
-	json_t *d = find(denials, record), *count = json_object_get(d, "count");
+	return json_integer_value(json_object_get(record, "count"));
+}
 
-	if (d != NULL)
-		(void) json_integer_set(count, json_integer_value(count) + 1);
-	else if (json_array_size(denials) < MCP_DENIALS_MAX)
-		(void) json_array_append_new(denials, denial_of(record));
+void mcp_denials_add(json_t *denials, const json_t *list, const json_t *before)
+{
+	json_t *record;
+	size_t i;
+
+	json_array_foreach((json_t *) (uintptr_t) list, i, record)
+	{
+		json_int_t more = count_of(record) - count_of(find(before, record));
+		json_t *known = find(denials, record);
+
+		if (!json_is_object(record) || more <= 0)
+			continue;
+		if (known != NULL)
+			(void) json_object_set_new(known, "count", json_integer(count_of(known) + more));
+		else if (json_array_size(denials) < MCP_DENIALS_MAX)
+			(void) json_array_append_new(denials, denial_of(record, more));
+	}
 }
 
 static void tell(const json_t *d, struct evbuffer *text)

@@ -90,7 +90,7 @@ struct mcp_call {
 
 	struct mcp_box *box;
 	char sandbox_id[SANDBOX_ID_SIZE];
-	json_t *denials; /* what was denied meanwhile: [{"kind", ..., "count", "rule", "allow"}] */
+	json_t *denials; /* what its work was denied: [{"kind", ..., "count", "rule", "allow"}] */
 	bool again;      /* the sandbox is a new one in place of one that has ended */
 	bool canceled;
 	void (*stop)(struct mcp_call *c); /* of the tool: stops the work, which leads to mcp_call_end() now or later */
@@ -160,8 +160,8 @@ const char *mcp_tool_check(const struct mcp_tool *tool, const json_t *arguments,
 
 /* ---- denials.c ---- */
 
-/* Takes down what an event of the sandbox says (docs/audit.md). */
-void mcp_denial_add(json_t *denials, const json_t *record);
+/* Takes down what is in `list` (of the result document; may be NULL) more than in `before` (the same, or NULL). */
+void mcp_denials_add(json_t *denials, const json_t *list, const json_t *before);
 /* The list as sentences. */
 void mcp_denials_tell(const json_t *denials, struct evbuffer *text);
 

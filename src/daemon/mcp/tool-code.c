@@ -21,6 +21,14 @@ struct code {
 	json_t *shown; /* texts of the others */
 	json_t *error, *images;
 	size_t image_bytes;
+	/* What the interpreter had been denied before; the answers come in the order of asking, so it is known by the end. */
+	uint32_t process, ended; /* ended: the last one that had ended by then */
+	json_t *before;
+	bool asked; /* it is not known yet */
+	/* Of the end, while the denials are waited for: */
+	struct evbuffer *said;
+	json_t *structured;
+	bool is_error, over;
 };
 
 static void code_free(struct code *x)
@@ -32,7 +40,20 @@ static void code_free(struct code *x)
 	json_decref(x->shown);
 	json_decref(x->error);
 	json_decref(x->images);
+	json_decref(x->before);
+	json_decref(x->structured);
+	if (x->said != NULL)
+		evbuffer_free(x->said);
 	free(x);
+}
+
+/* One that waits for what was denied before it is freed when that has come. */
+static void code_leave(struct code *x)
+{
+	x->over = true;
+	x->call = NULL;
+	if (!x->asked)
+		code_free(x);
 }
 
 /* ---- What comes. ---- */
@@ -113,6 +134,17 @@ static void say_end(struct evbuffer *text, const struct code *x, const struct ex
 		mcp_say_line(text, "[no output]");
 }
 
+static void on_denials(void *arg, uint32_t process, const json_t *list)
+{
+	struct code *x = arg;
+	struct mcp_call *c = x->call;
+
+	mcp_denials_add(c->denials, list, process == x->process ? x->before : NULL);
+	(void) json_object_set(x->structured, "denials", c->denials);
+	mcp_call_end(c, take_ptr(&x->structured), mcp_text_end(c, take_ptr(&x->said)), json_incref(x->images), x->is_error);
+	code_leave(x);
+}
+
 static void on_end(void *ctx, const struct execution_end *end)
 {
 	struct code *x = ctx;
@@ -124,17 +156,22 @@ static void on_end(void *ctx, const struct execution_end *end)
 
 	sandbox_context_count(x->context, end->status);
 	truncated = x->cut || cut[0] || cut[1] || end->truncated[0] || end->truncated[1] || end->results_dropped > 0;
-	o = json_pack("{ss so so sO? sO? so ss ss sb sb sO ss?}", "status", execution_status_names[end->status], "stdout", out,
+	o = json_pack("{ss so so sO? sO? so ss ss sb sb ss?}", "status", execution_status_names[end->status], "stdout", out,
 		      "stderr", err, "text", x->text, "error", x->error, "execution_count",
 		      end->count > 0 ? json_integer((json_int_t) end->count) : json_null(), "context", x->label, "context_state",
-		      end->restarted ? "restarted" : "kept", "fresh", (int) end->fresh, "truncated", (int) truncated, "denials",
-		      c->denials, "reason", end->reason);
+		      end->restarted ? "restarted" : "kept", "fresh", (int) end->fresh, "truncated", (int) truncated, "reason",
+		      end->reason);
 	mcp_say(text, out, NULL);
 	mcp_say(text, err, "stderr");
 	say_end(text, x, end);
 	c->stop = NULL;
-	mcp_call_end(c, o, mcp_text_end(c, text), json_incref(x->images), end->status != EXECUTION_OK);
-	code_free(x);
+	x->structured = o;
+	x->said = text;
+	x->is_error = end->status != EXECUTION_OK;
+	/* One that was killed has been followed by another already. */
+	if (x->context->interpreter != NULL && x->context->last_process != x->ended)
+		mcp_denials_add(c->denials, x->context->last_denials, x->context->last_process == x->process ? x->before : NULL);
+	sandbox_context_denials(x->context, true, on_denials, x);
 }
 
 /* The client has left or canceled: it is interrupted, and the context stays. */
@@ -144,8 +181,19 @@ static void stop(struct mcp_call *c)
 
 	execution_cancel(x->execution);
 	sandbox_context_count(x->context, EXECUTION_CANCELED);
-	code_free(x);
+	code_leave(x);
 	mcp_call_fail(c, NULL, "canceled");
+}
+
+static void on_denials_before(void *arg, uint32_t process, const json_t *list)
+{
+	struct code *x = arg;
+
+	x->asked = false;
+	x->process = process;
+	x->before = json_incref((json_t *) (uintptr_t) list);
+	if (x->over)
+		code_free(x);
 }
 
 /* ---- The context. ---- */
@@ -219,10 +267,13 @@ void mcp_run_code(struct mcp_call *c, struct sandbox *s)
 	(void) snprintf(x->label, sizeof x->label, "%s",
 			context->name != NULL && !context->is_default ? context->name
 								      : context_driver(context->context)->language);
+	x->asked = true;
+	x->ended = context->last_process;
+	sandbox_context_denials(context, false, on_denials_before, x);
 	r = x->output[0] != NULL && x->output[1] != NULL ? sandbox_context_execute(context, &ask, &callbacks, x, &x->execution)
 							 : -ENOMEM;
 	if (r < 0) {
-		code_free(x);
+		code_leave(x);
 		mcp_call_fail(c, NULL, "the code cannot be run: %s", why_not(r));
 		return;
 	}
