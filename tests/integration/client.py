@@ -214,6 +214,18 @@ def test_logs_are_followed(t):
         x.stderr.close()
 
 
+def test_a_daemon_that_dies_lets_nobody_wait(t):
+    d = serve(t)
+    s = create(t, d)
+    p = subprocess.Popen([ZWINGER, "exec", "--state", d.state, "-i", s, "sh", "-c", "echo up; exec sleep 1000"], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=zw.caller_environment())
+    t.equal(p.stdout.readline(), b"up\n", "it runs")
+    d.process.kill()
+    out, err = p.communicate(timeout=30)
+    t.equal((p.returncode, out), (125, b""), err)
+    t.contains(err, b"no daemon answers", "the reason")
+
+
 def test_no_daemon_is_said(t):
     state = t.folder("state")
     r = client(t, ["--state", state], "ps", code=125)

@@ -1,11 +1,13 @@
 #!/usr/bin/python3 -B
 """MCP on standard input and output: handshake, revisions, every tool, progress, cancellation, the end of the input."""
 import base64
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
@@ -451,6 +453,59 @@ def test_a_daemon_is_found_as_by_the_other_verbs(t):
     c = through(t, d, "--url", "unix:" + socket, "--key-file", small)
     e = c.ask("tools/call", name="run_command", arguments={"command": "true"}, _meta=META)["error"]
     t.equal((e["data"]["reason"], e["data"]["status"]), ("refused", 403), e)
+
+
+class Liar(http.server.BaseHTTPRequestHandler):
+    """Opens sessions as a daemon does, and answers calls of a tool with the next of `answers`: (status, type, body)."""
+    answers = []
+
+    def do_POST(self):
+        m = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status, kind, body = 200, "application/json", json.dumps({"jsonrpc": "2.0", "id": m.get("id"), "result": {"protocolVersion": "2025-11-25"}}).encode()
+        if m["method"] == "tools/call":
+            status, kind, body = self.answers.pop(0)
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Mcp-Session-Id", "s1")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except OSError:
+            pass
+
+    def do_DELETE(self):
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_what_is_no_answer_is_told_and_never_passed_on(t):
+    cases = [
+        ((200, "application/json", b"no JSON"), "daemon_lost"),
+        ((200, "application/json", b'{"id": 2, "result": {}}'), "daemon_lost"),
+        ((200, "text/event-stream", b"event: message\ndata: half"), "daemon_lost"),
+        ((200, "text/event-stream", b"data: " + b"x" * 70000000), "too_large"),
+        ((204, "text/plain", b""), "daemon_lost"),
+        ((502, "text/html", b"<h1>a proxy</h1>\n"), "refused"),
+        ((401, "application/problem+json", b'{"message":"wrong key\\u001b[2J","hint":"zwinger keys add"}'), "refused"),
+    ]
+    Liar.answers = [answer for answer, _ in cases] + [(200, "text/event-stream", b': x\n\nevent: message\ndata: {"jsonrpc":"2.0",\ndata: "id":9,"result":{}}\n\n')]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Liar)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    t.at_end(server.server_close)
+    t.at_end(server.shutdown)
+    c = Stdio(t, daemon=("--url", f"http://127.0.0.1:{server.server_address[1]}"))
+    c.start()
+    for answer, reason in cases:
+        e = c.ask("tools/call", name="x", arguments={})["error"]
+        t.equal(e["data"]["reason"], reason, f"{answer[2][:40]}: {e}")
+        t.check("\x1b" not in e["message"], "nothing that steers a terminal")
+    c.number = 8
+    t.equal(c.ask("tools/call", name="x", arguments={}), {"jsonrpc": "2.0", "id": 9, "result": {}}, "one line, however it came")
+    t.equal(c.end(), 0, "exit status")
 
 
 def test_a_policy_is_not_chosen_at_a_daemon(t):
