@@ -26,6 +26,7 @@ struct work {
 	uint64_t size;          /* of the file that is read */
 	uint64_t moved, length; /* bytes through the pipe; length: what was promised, ZW_UNLIMITED: not known */
 	bool begun, whole, failed, over;
+	bool behind; /* nothing lies in the range */
 	int error;
 	json_t *list;
 	char *last;
@@ -354,7 +355,8 @@ static void read_opened(void *ctx, int fd, const struct files_opened *range, con
 	w->size = e->size;
 	w->length = range->length == UINT64_MAX ? ZW_UNLIMITED : range->length;
 	if (part && w->length == 0) {
-		fd_close(&w->fd); /* the end tells why */
+		fd_close(&w->fd);
+		w->behind = true;
 		return;
 	}
 	w->event = event_new(r->daemon->base, fd, EV_READ | EV_PERSIST, on_file, w);
@@ -377,7 +379,7 @@ static void read_end(void *ctx, const struct files_end *end)
 	w->over = true;
 	w->error = end->error;
 	w->failed = end->error != 0;
-	if (end->error == FILES_BAD_RANGE && !w->begun) {
+	if ((end->error == FILES_BAD_RANGE || (end->error == 0 && w->behind)) && !w->begun) {
 		struct problem p = {
 		    .code = PROBLEM_BAD_REQUEST, .status = 416, .message = "Range: it lies behind the end of the file"};
 
@@ -405,7 +407,7 @@ static bool read_range(const char *text, struct files_ask *a)
 		return false;
 	*dash++ = '\0';
 	if (*copy == '\0') {
-		if (parse_whole(dash, &last) < 0 || last == 0)
+		if (parse_whole(dash, &last) < 0)
 			return false;
 		a->flags |= FILES_FROM_END;
 		a->offset = last;

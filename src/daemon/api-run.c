@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/signame.h"
+#include "daemon/contexts.h"
 #include "daemon/daemon.h"
 #include "daemon/metrics.h"
 #include "daemon/sandbox.h"
@@ -60,6 +61,8 @@ bool command_read(const json_t *body, struct process_wish *ret, struct json_faul
 		json_fault_add(f, "", "command or shell", "expected exactly one of command and shell");
 	else if (command != NULL && (json_array_size(command) == 0 || json_string_length(json_array_get(command, 0)) == 0))
 		json_fault_add(f, "command", "a program and its arguments", "expected the name of a program");
+	if (!context_env_is_good(ret->env))
+		json_fault_add(f, "env", "names without '='", "expected names that are not empty and have no '='");
 	(void) read_user(json_object_get(body, "user"), &ret->user, f);
 	if (timeout != NULL && !json_is_null(timeout) && json_in_usec(timeout, "timeout", &ret->timeout, f) &&
 	    ret->timeout < 1000)

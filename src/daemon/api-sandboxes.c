@@ -1,11 +1,13 @@
 /* /v1/sandboxes: from creation to the end. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hex.h"
 #include "base/mem.h"
 #include "daemon/api-run.h"
+#include "daemon/contexts.h"
 #include "daemon/daemon.h"
 #include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox-events.h"
@@ -89,6 +91,8 @@ static void post_sandbox(struct request *r)
 		json_fault_add(&faults, "name", NULL, "expected at most %d bytes", NAME_MAX_BYTES);
 	if (texts_size(metadata) > METADATA_MAX_BYTES)
 		json_fault_add(&faults, "metadata", NULL, "expected at most 64 KiB in all");
+	if (!context_env_is_good(wish.env))
+		json_fault_add(&faults, "env", "names without '='", "expected names that are not empty and have no '='");
 	if (texts_size(env) > METADATA_MAX_BYTES)
 		json_fault_add(&faults, "env", NULL, "expected at most 64 KiB in all");
 	if (faults.count > 0) {
@@ -129,27 +133,48 @@ static char *decode(const char *text, size_t size)
 	return out;
 }
 
+/* The next ?metadata= of the query, decoded and owned by the caller; NULL: there is no further one. */
+static char *next_metadata(const char **at)
+{
+	while (*at != NULL && **at != '\0') {
+		const char *p = *at;
+		size_t size = strcspn(p, "&");
+
+		*at = p + size + strspn(p + size, "&");
+		if (strncmp(p, "metadata=", 9) == 0)
+			return decode(p + 9, size - 9);
+	}
+	return NULL;
+}
+
+static bool metadata_is_good(const struct request *r)
+{
+	const char *at = r->query;
+	bool good = true;
+
+	for (char *pair = next_metadata(&at); pair != NULL; pair = next_metadata(&at)) {
+		good = good && strchr(pair, '=') != NULL;
+		free(pair);
+	}
+	return good;
+}
+
 /* Every ?metadata=KEY%3DVALUE must hold. */
 static bool fits_metadata(const struct request *r, const struct sandbox *s)
 {
-	for (const char *p = r->query; p != NULL && *p != '\0'; p += strspn(p, "&")) {
-		size_t size = strcspn(p, "&");
+	const char *at = r->query, *value;
+	bool fits = true;
 
-		if (strncmp(p, "metadata=", 9) == 0) {
-			cleanup_free char *pair = decode(p + 9, size - 9);
-			char *equal = strchr(pair, '=');
-			const char *value;
+	for (char *pair = next_metadata(&at); pair != NULL; pair = next_metadata(&at)) {
+		char *equal = strchr(pair, '=');
 
-			if (equal == NULL)
-				return false;
-			*equal = '\0';
-			value = json_string_value(json_object_get(s->metadata, pair));
-			if (value == NULL || strcmp(value, equal + 1) != 0)
-				return false;
-		}
-		p += size;
+		if (equal != NULL)
+			*equal++ = '\0';
+		value = json_string_value(json_object_get(s->metadata, pair));
+		fits = fits && equal != NULL && value != NULL && strcmp(value, equal) == 0;
+		free(pair);
 	}
-	return true;
+	return fits;
 }
 
 static bool fits(const struct request *r, const struct filter *f, const struct sandbox *s)
@@ -171,10 +196,17 @@ static void list_sandboxes(struct request *r)
 
 	if (!request_page(r, &limit, &cursor))
 		return;
-	if ((cursor != NULL && parse_whole(cursor, &before) < 0) ||
-	    !read_states(states != NULL ? states : "running,paused", &f)) {
-		refuse(r, PROBLEM_BAD_REQUEST, "states are running, paused and ended; a cursor is what next_cursor said",
-		       "state or cursor: this is none");
+	if (cursor != NULL && parse_whole(cursor, &before) < 0) {
+		refuse(r, PROBLEM_BAD_REQUEST, "leave it out, or send what next_cursor said",
+		       "cursor: this is none of this list");
+		return;
+	}
+	if (!read_states(states != NULL ? states : "running,paused", &f)) {
+		refuse(r, PROBLEM_BAD_REQUEST, "separate several by commas", "state: expected running, paused or ended");
+		return;
+	}
+	if (!metadata_is_good(r)) {
+		refuse(r, PROBLEM_BAD_REQUEST, "write metadata=KEY%3DVALUE", "metadata: expected KEY=VALUE, percent-encoded");
 		return;
 	}
 	list = json_array();

@@ -95,6 +95,21 @@ static int check_policy(const char *option, const char *path, struct zw_error *e
 	return r;
 }
 
+/* It is written when everything else has been done. */
+static int check_key_file(const char *path, struct zw_error *e)
+{
+	const char *slash = strrchr(path, '/');
+	cleanup_free char *folder =
+	    slash == NULL || slash == path ? xstrdup(slash == NULL ? "." : "/") : xstrndup(path, (size_t) (slash - path));
+	cleanup_fd int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return zw_errno(e, errno, "--print-key-file: cannot write %s", path);
+	if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		return zw_errno(e, errno, "--print-key-file: cannot write into the directory of %s", path);
+	return 0;
+}
+
 static int check_files(struct start *s, struct zw_error *e)
 {
 	const struct serve_options *o = s->d->options;
@@ -102,6 +117,8 @@ static int check_files(struct start *s, struct zw_error *e)
 
 	if (r == 0)
 		r = check_policy("--policy", o->policy, e);
+	if (r == 0 && o->print_key_file != NULL)
+		r = check_key_file(o->print_key_file, e);
 	if (r == 0 && o->templates != NULL) {
 		cleanup_fd int fd = open(o->templates, O_PATH | O_DIRECTORY | O_CLOEXEC);
 

@@ -19,7 +19,7 @@
 #include "daemon/sandbox-levels.h"
 #include "daemon/sandbox-records.h"
 
-enum { SWEEP_SECONDS = 10 };
+enum { SWEEP_SECONDS = 10 }; /* or sooner, where records are kept for less */
 
 /* ---- The table. ---- */
 
@@ -731,7 +731,8 @@ static void stop(void *arg)
 
 int sandboxes_start(struct daemon *d, struct zw_error *e)
 {
-	static const struct timeval every = {.tv_sec = SWEEP_SECONDS};
+	usec_t keep = d->options->keep_record / USEC_PER_SEC;
+	const struct timeval every = {.tv_sec = keep < 1 ? 1 : keep < SWEEP_SECONDS ? (time_t) keep : SWEEP_SECONDS};
 	struct sandboxes *all = xcalloc(1, sizeof *all);
 	int r;
 

@@ -135,7 +135,7 @@ def test_a_file_says_what_flags_say(t):
 
 def test_a_first_key_that_nobody_was_told_is_none(t):
     state = t.tmp("state")
-    r = subprocess.run([ZWINGER, "serve", "--listen", "127.0.0.1:0", "--state", state, "--print-key-file", "/nonexistent/key"], capture_output=True, text=True,
+    r = subprocess.run([ZWINGER, "serve", "--listen", "127.0.0.1:0", "--state", state, "--print-key-file", t.folder("key")], capture_output=True, text=True,
                        timeout=10, env=zw.caller_environment())
     t.equal((r.returncode, r.stdout), (1, ""), r.stderr)
     t.check(Daemon(t, state=state).key, "the next start has a first key")
