@@ -81,6 +81,7 @@ struct tunnel;
 enum takes {
 	TAKES_NOTHING,         /* a body is read and dropped if it is small */
 	TAKES_JSON,            /* an object; r->json is never NULL */
+	TAKES_ANY_JSON,        /* any value, with NUL in texts: the handler checks; r->json is never NULL */
 	TAKES_JSON_OR_NOTHING, /* r->json is an empty object then */
 	TAKES_STREAM,
 };

@@ -138,6 +138,8 @@ static bool body_is_object(struct request *r, const char *text, size_t size)
 		r->json = json_object();
 	else
 		r->json = json_in_parse(text, size, &faults);
+	if (r->json != NULL && r->route->takes == TAKES_ANY_JSON)
+		return true;
 	if (r->json != NULL && json_in_check(r->json, r->route->fields, &faults))
 		return true;
 	if (faults.count == 0)
@@ -365,7 +367,7 @@ void router_dispatch(struct request *r)
 		return;
 	if ((route->flags & ROUTE_LASTING) == 0)
 		request_hold_drain(r);
-	if (route->takes == TAKES_JSON || route->takes == TAKES_JSON_OR_NOTHING)
+	if (route->takes == TAKES_JSON || route->takes == TAKES_ANY_JSON || route->takes == TAKES_JSON_OR_NOTHING)
 		collect_json(r);
 	else
 		run(r);

@@ -73,6 +73,19 @@ def test_what_needs_a_session_is_refused_without(t):
     t.equal((r.status, r.body), (202, b""), "a notification")
 
 
+def test_any_document_is_judged_as_a_message(t):
+    d, c = serve(t)
+    for body in ([], [message(1, "ping")], 5, {"jsonrpc": "2.0", "id": None, "method": "ping"}):
+        r = d.ask("POST", "/mcp", body)
+        t.equal((r.status, r.json["error"]["code"]), (400, -32600), body)
+    t.equal(c.call("write_file", modern=True, path="f", content="a\0b").data["size"], 3, "NUL in a file")
+    t.equal(c.call("run_command", modern=True, command="wc -c < f; tr '\\0' x < f").data["stdout"], "3\naxb", "is there")
+    e = c.ask("tools/call", {"name": "run_command", "arguments": {"command": "a\0b"}}, modern=True)["error"]
+    t.equal(e["code"], -32602, "NUL in a command")
+    r = c.call("run_command", modern=True, command="true", cwd="/no/such")
+    t.equal((r.error, r.data["status"], r.data["exit_code"]), (True, "error", None), "a folder that is not there is no program")
+
+
 def test_a_session_of_another_key_is_unknown(t):
     d, c = serve(t)
     c.start()

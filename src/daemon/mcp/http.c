@@ -458,7 +458,7 @@ static void delete (struct request *r)
 }
 
 static const struct route routes[] = {
-    {"POST", "/mcp", SCOPE_CREATE, TAKES_JSON, ROUTE_WORK, NULL, post, write_problem, 0},
+    {"POST", "/mcp", SCOPE_CREATE, TAKES_ANY_JSON, ROUTE_WORK, NULL, post, write_problem, 0},
     {"GET", "/mcp", SCOPE_CREATE, TAKES_NOTHING, ROUTE_LASTING, NULL, get, NULL, 0},
     {"DELETE", "/mcp", SCOPE_CREATE, TAKES_NOTHING, 0, NULL, delete, NULL, 0},
 };

@@ -32,10 +32,11 @@ static json_t *signal_of(const struct process *p)
 static json_t *exit_code_of(const struct process *p)
 {
 	json_t *code = json_object_get(p->exit, "exit_code");
+	const char *stage = json_string_value(json_object_get(p->exit, "stage"));
+	json_int_t error = json_integer_value(json_object_get(p->exit, "errno"));
 
-	if (p->failed && p->exit != NULL)
-		return json_integer(json_integer_value(json_object_get(p->exit, "errno")) == ENOENT ? EXIT_NOT_FOUND
-												    : EXIT_NOT_EXECUTABLE);
+	if (p->failed && stage != NULL && strcmp(stage, "exec") == 0)
+		return json_integer(error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
 	return json_is_integer(code) ? json_incref(code) : json_null();
 }
 
