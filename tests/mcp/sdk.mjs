@@ -1,12 +1,14 @@
-// The SDK's client at `zwinger mcp` and at /mcp of a daemon: what an agent's host does.
+// The SDK's client at `zwinger mcp`, by itself and through a daemon, and at /mcp of that daemon: what an agent's host does.
 import assert from 'node:assert/strict';
 import {Client} from '@modelcontextprotocol/sdk/client/index.js';
 import {StdioClientTransport} from '@modelcontextprotocol/sdk/client/stdio.js';
 import {StreamableHTTPClientTransport} from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
-const [, , zwinger, policy, url, key] = process.argv;
+const [, , zwinger, policy, url, key, keyFile] = process.argv;
 const transports = {
   stdio: () => new StdioClientTransport({command: zwinger, args: ['mcp', '--policy', policy], stderr: 'ignore'}),
+  'stdio through a daemon': () =>
+    new StdioClientTransport({command: zwinger, args: ['mcp', '--url', url, '--key-file', keyFile], stderr: 'ignore'}),
   http: () => new StreamableHTTPClientTransport(new URL(url + '/mcp'), {requestInit: {headers: {Authorization: `Bearer ${key}`}}}),
 };
 let number = 0;
