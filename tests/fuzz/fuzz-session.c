@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { ASKED = 3 };
+enum { ASKED = 4 };
 
 struct seen {
 	unsigned ready, ended, answers[ASKED];
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	s = session_new(base, line[0], &events, &seen, NULL);
 	must(s != NULL);
 	for (size_t i = 0; i < ASKED; i++) {
-		static const char *const kinds[ASKED] = {"start", "stats", "signal"};
+		static const char *const kinds[ASKED] = {"start", "stats", "signal", "denials"};
 
 		questions[i] = (struct question){.seen = &seen, .number = i};
 		must(session_ask(s, json_pack("{ss}", "t", kinds[i]), NULL, 0, on_answer, &questions[i], NULL) == 0);

@@ -386,6 +386,24 @@ def test_rules_of_the_policy_lead_out_and_connections_are_told(t):
         t.equal([c["host"] for c in ended["connections"]], ["out.test"], "connections of the whole")
 
 
+def test_denials_of_a_process_are_told_while_it_lives(t):
+    # With a rule there is a broker, which is asked for what it knows first.
+    s = one(t, {"network": {"allow": [{"host": "nothing.test", "ports": [1]}]}})
+    p = s.start(PYTHON, "-c", "import socket, sys\nfor i in range(12):\n try: socket.getaddrinfo('refused.test', 80)\n except OSError: pass\n"
+                "print('done', flush=True)\nsys.stdin.read()", lasting=True)
+    other = s.start("sleep", "1000", tree=False)
+    t.equal(p.read_line(), b"done\n", "line")
+    for settle in (True, False):
+        found = s.ask("denials", process=p.id, settle=settle, want="denials")["denials"]
+        t.check([d for d in found if d["kind"] == "dns" and d["name" if "name" in d else "host"] == "refused.test" and d["count"] >= 12], f"{settle}: {found}")
+    t.equal(s.ask("denials", process=other.id, settle=False, want="denials")["denials"], [], "of one that is not waited for")
+    s.done("denials", errno.ESRCH, process=99999, settle=True)
+    # One that ends while its request waits has answered it.
+    n = s.send("denials", process=p.id, settle=True)
+    p.signal(9)
+    t.check(isinstance(s.line.wait("denials", id=n)["denials"], list), "answered")
+
+
 def test_attempts_on_a_wall_are_told_as_they_happen(t):
     s = one(t)
     s.run(PYTHON, "-c", "import socket\ntry: socket.create_connection(('192.0.2.1', 80), 2)\nexcept OSError as e: print(e)")
