@@ -123,7 +123,7 @@ def test_signals_reach_the_process_or_its_tree(t):
     t.equal(p.read_line(), b"usr1\n", "line")
     p.signal(signal.SIGTERM)
     expect(t, p.communicate(), status="signaled", signal=15)
-    p = s.start("sh", "-c", "sh -c 'trap \"echo inner; exit\" TERM; echo up; while :; do sleep 0.05; done' & trap 'echo outer' TERM; wait; wait; exit 3")
+    p = s.start("sh", "-c", "trap 'echo outer' TERM; sh -c 'trap \"echo inner; exit\" TERM; echo up; while :; do sleep 0.05; done' & wait; wait; exit 3")
     t.equal(p.read_line(), b"up\n", "line")
     p.signal(signal.SIGTERM, tree=True)
     expect(t, p.communicate(), exit_code=3)
