@@ -95,10 +95,15 @@ static bool read_input(const json_t *body, struct evbuffer *ret, struct json_fau
 	return true;
 }
 
-/* With the exit code that it would have in a result (sandbox/ending.c). */
+/* Of a program that could not be executed, as in the result of a run (sandbox/ending.c). */
+static int exit_code_of_errno(int error)
+{
+	return error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
+
 static void refuse_exec(struct request *r, int error, const char *message)
 {
-	struct problem p = {.code = PROBLEM_BAD_REQUEST, .exit_code = error == ENOENT || error == ENOTDIR ? 127 : 126};
+	struct problem p = {.code = PROBLEM_BAD_REQUEST, .exit_code = exit_code_of_errno(error)};
 
 	(void) snprintf(p.message, sizeof p.message, "%s", message);
 	refuse_with(r, &p);
@@ -184,13 +189,12 @@ static json_t *signal_to_json(const json_t *number)
 	return name != NULL ? json_sprintf("SIG%s", name) : json_sprintf("SIG%lld", (long long) json_integer_value(number));
 }
 
-/* What a program that could not be executed counts as. */
 static json_t *exit_code_of(const struct process *p)
 {
 	int error = (int) json_integer_value(json_object_get(p->exit, "errno"));
 
 	if (p->failed)
-		return json_integer(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+		return json_integer(exit_code_of_errno(error));
 	return p->exit != NULL ? json_incref(json_object_get(p->exit, "exit_code")) : json_null();
 }
 
