@@ -298,7 +298,7 @@ static void post_signal(struct request *r)
 
 static void post_resize(struct request *r)
 {
-	const struct process *p = running_of(r);
+	struct process *p = running_of(r);
 	struct json_faults faults = {0};
 	unsigned columns, rows;
 	int error;
@@ -313,6 +313,10 @@ static void post_resize(struct request *r)
 	}
 	if (!p->tty) {
 		refuse(r, PROBLEM_CONFLICT, "start it with \"tty\"", "the process has no terminal");
+		return;
+	}
+	if (process_resize(p, rows, columns) == 0) {
+		respond_empty(r, 204);
 		return;
 	}
 	error = session_ask(p->sandbox->session,

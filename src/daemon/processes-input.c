@@ -1,6 +1,7 @@
 /* The standard input of processes. What waits for one that does not read stays with whoever wrote it: here lies a pipe's worth of
  * it at most, behind what the start came with. */
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -110,6 +111,15 @@ void process_input_forget(struct input_writer *w)
 		at = &(*at)->next;
 	*at = w->next;
 	w->process = NULL;
+}
+
+int process_resize(struct process *p, unsigned rows, unsigned columns)
+{
+	const struct winsize size = {.ws_row = (unsigned short) rows, .ws_col = (unsigned short) columns};
+
+	if (!p->tty || p->in < 0)
+		return -ENOTTY;
+	return ioctl(p->in, TIOCSWINSZ, &size) < 0 ? -errno : 0;
 }
 
 void process_hold(struct process *p, bool on)

@@ -115,6 +115,8 @@ bool process_takes_input(const struct process *p);
 void process_input(struct process *p, struct input_writer *w);
 /* What has not been taken stays in its buffer. Nothing when it does not wait. */
 void process_input_forget(struct input_writer *w);
+/* The size of its terminal, which what is written from now on finds. Negative errno: it is to be asked for inside. */
+int process_resize(struct process *p, unsigned rows, unsigned columns);
 /* One at a time may keep the record of a process, to write to it piece by piece (`held`). */
 void process_hold(struct process *p, bool on);
 

@@ -420,7 +420,7 @@ static void send_signal(const struct envd_call *c)
 static void update(const struct envd_call *c)
 {
 	const json_t *pty = connect_field(c->message, "pty");
-	const struct process *p = running(c);
+	struct process *p = running(c);
 	unsigned columns, rows;
 
 	if (p == NULL)
@@ -431,6 +431,8 @@ static void update(const struct envd_call *c)
 		connect_refuse(c->request, CONNECT_FAILED_PRECONDITION, "the process has no terminal");
 	else if (!read_size(pty, &columns, &rows))
 		connect_refuse(c->request, CONNECT_INVALID_ARGUMENT, "pty: expected a size of 1 to 65535 columns and rows");
+	else if (process_resize(p, rows, columns) == 0)
+		connect_answer(c->request, json_object());
 	else
 		ask(c, json_pack("{ss sI si si}", "t", "resize", "process", (json_int_t) p->id, "rows", (int) rows, "columns",
 				 (int) columns));
