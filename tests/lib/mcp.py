@@ -63,6 +63,10 @@ class Stdio:
         return self.number
 
     def answer(self, number, seconds=30):
+        """Answers may come in another order than the questions: those to others wait in `notes`."""
+        for i, m in enumerate(self.notes):
+            if m.get("id") == number and "method" not in m:
+                return self.notes.pop(i)
         while True:
             m = self.read(seconds)
             if m is None:
