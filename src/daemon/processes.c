@@ -222,7 +222,9 @@ int process_start(struct sandbox *s, const struct process_wish *w, void (*on_sta
 	    .in = -EBADF,
 	    .streams = {{.fd = -EBADF}, {.fd = -EBADF}},
 	    .tag = w->tag != NULL ? xstrdup(w->tag) : NULL,
-	    .cwd = xstrdup(w->cwd != NULL ? w->cwd : s->home),
+	    .cwd = xstrdup(w->cwd != NULL                ? w->cwd
+			   : w->user == 0 && s->has_root ? PLAN_ROOT_HOME
+							 : s->home),
 	    .command = argv_of(w),
 	    .message = message_of(s, w),
 	    .env = json_incref((json_t *) (uintptr_t) w->env),
