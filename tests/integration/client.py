@@ -73,6 +73,11 @@ def test_exit_statuses_are_those_of_run(t):
     r = client(t, d, "exec", "--timeout", "300ms", s, "sleep", "1000", code=124)
     t.check(r.stderr.startswith(b"zwinger: "), r.stderr)
     t.check(client(t, d, "exec", "aaaaaaaaaaaaaaaaaaaa", "true", code=125).stderr.startswith(b"zwinger: "), "unknown sandbox")
+    t.contains(client(t, d, "exec", s, "no-such-program", "x", code=127).stderr, b"no-such-program", "not found")
+    client(t, d, "exec", s, "/no/such/program", code=127)
+    client(t, d, "exec", s, "/etc/passwd/x", code=127)
+    client(t, d, "exec", s, "/etc/passwd", code=126)
+    client(t, d, "exec", "--cwd", "/no/such/folder", s, "true", code=125)
     t.contains(client(t, d, "exec", "--frob", s, "true", code=125).stderr, b"there is no flag", "unknown flag")
     t.equal(json.loads(client(t, d, "exec", "--json", s, "sh", "-c", "echo x; exit 3", code=3).stdout)["exit_code"], 3, "--json")
 
