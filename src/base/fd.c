@@ -204,11 +204,13 @@ ssize_t fd_recv(int sock, void *data, size_t size, int *fds, size_t *nfds)
 	struct iovec iov = {.iov_base = data, .iov_len = size};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
 	size_t room = nfds != NULL ? *nfds : 0, have = 0;
+	unsigned resets = 0;
 	ssize_t n;
 
+	/* A peer that has closed without having read all is told first, and once; what it said is there all the same. */
 	do
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
 	if (nfds != NULL)
 		*nfds = 0;
 	if (n < 0)

@@ -44,7 +44,8 @@ ssize_t fd_read_file_at(int dirfd, const char *path, char *buf, size_t size);
 int fd_read_all(int fd, size_t max, char **ret, size_t *ret_size);
 
 /* One message with up to `nfds` descriptors over a Unix socket. 0 or negative errno; receive returns the byte count, and the
- * received fds are close-on-exec. *nfds is the room on entry, the number received on return; surplus ones are closed. */
+ * received fds are close-on-exec. What a peer said before it closed is received even when it had not read all of ours.
+ * *nfds is the room on entry, the number received on return; surplus ones are closed. */
 int fd_send(int sock, const void *data, size_t size, const int *fds, size_t nfds);
 ssize_t fd_recv(int sock, void *data, size_t size, int *fds, size_t *nfds);
 /* Bytes of the message that fd_recv would give; 0: the end, or an empty one. Negative errno. Of a socket that keeps messages

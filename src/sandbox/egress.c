@@ -48,10 +48,6 @@ static int receive(struct egress *g, json_t **ret, int fds[MESSAGE_FDS])
 
 	fds[0] = fds[1] = -EBADF;
 	n = fd_recv(g->control, text, EGRESS_MESSAGE_MAX, fds, &room);
-	if (n == -ECONNRESET) { /* it closed before it had read everything (unix(7)); what it said is there still */
-		room = MESSAGE_FDS;
-		n = fd_recv(g->control, text, EGRESS_MESSAGE_MAX, fds, &room);
-	}
 	if (n <= 0)
 		return n == -ECONNRESET ? 0 : (int) n;
 	*ret = json_loadb(text, (size_t) n, JSON_REJECT_DUPLICATES, NULL);
