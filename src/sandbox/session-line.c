@@ -1,6 +1,7 @@
 #include "sandbox/session-line.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@ enum { EVENTS_QUEUED_MAX = 256 * 1024 }; /* bytes queued from which on events ar
 struct queued {
 	struct queued *next;
 	char *text;
-	size_t size;
-	int fd;
+	size_t size, nfds;
+	int fds[SESSION_FDS_MAX];
 };
 
 int session_line_open(struct session_line *l, int fd)
@@ -34,14 +35,20 @@ static void drop_first(struct session_line *l)
 	l->bytes -= q->size;
 	explicit_bzero(q->text, q->size);
 	free(q->text);
-	fd_close(&q->fd);
+	for (size_t i = 0; i < q->nfds; i++)
+		fd_close(&q->fds[i]);
 	free(q);
+}
+
+static void drop_all(struct session_line *l)
+{
+	while (l->first != NULL)
+		drop_first(l);
 }
 
 void session_line_close(struct session_line *l)
 {
-	while (l->first != NULL)
-		drop_first(l);
+	drop_all(l);
 	fd_close(&l->fd);
 }
 
@@ -80,28 +87,30 @@ static char *text_of(json_t *message)
 	}
 }
 
-static void enqueue(struct session_line *l, char *text, int *fd)
+static struct queued *enqueue(struct session_line *l, char *text)
 {
 	struct queued *q = xcalloc(1, sizeof *q);
 
-	*q = (struct queued){.text = text, .size = strlen(text), .fd = fd != NULL ? take_fd(fd) : -EBADF};
+	*q = (struct queued){.text = text, .size = strlen(text)};
 	if (l->last != NULL)
 		l->last->next = q;
 	else
 		l->first = q;
 	l->last = q;
 	l->bytes += q->size;
+	return q;
 }
 
 void session_line_flush(struct session_line *l)
 {
 	while (l->first != NULL && l->fd >= 0) {
-		int r = fd_send(l->fd, l->first->text, l->first->size, &l->first->fd, l->first->fd >= 0 ? 1 : 0);
+		int r = fd_send(l->fd, l->first->text, l->first->size, l->first->fds, l->first->nfds);
 
 		if (r == -EAGAIN)
 			return;
 		if (r < 0) {
-			session_line_close(l); /* the other end is gone */
+			drop_all(l);
+			l->deaf = true;
 			return;
 		}
 		drop_first(l);
@@ -110,15 +119,36 @@ void session_line_flush(struct session_line *l)
 
 void session_line_send(struct session_line *l, json_t *message, int *fd)
 {
-	char *text = l->fd >= 0 ? text_of(message) : NULL;
+	char *text = l->fd >= 0 && !l->deaf ? text_of(message) : NULL;
 
 	json_decref(message);
 	if (text != NULL) {
-		enqueue(l, text, fd);
+		struct queued *q = enqueue(l, text);
+
+		if (fd != NULL && *fd >= 0)
+			q->fds[q->nfds++] = take_fd(fd);
 		session_line_flush(l);
 	}
 	if (fd != NULL)
 		fd_close(fd);
+}
+
+void session_line_send_with(struct session_line *l, json_t *message, const int *fds, size_t nfds)
+{
+	char *text = l->fd >= 0 && !l->deaf ? text_of(message) : NULL;
+	struct queued *q;
+
+	json_decref(message);
+	if (text == NULL)
+		return;
+	q = enqueue(l, text);
+	for (size_t i = 0; i < nfds && i < SESSION_FDS_MAX; i++) {
+		int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
+
+		if (copy >= 0)
+			q->fds[q->nfds++] = copy; /* one that is missing shows in their number */
+	}
+	session_line_flush(l);
 }
 
 void session_line_tell(struct session_line *l, json_t *event)

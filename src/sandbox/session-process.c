@@ -12,6 +12,7 @@
  * kill is somebody's until it is settled: by the end of a process that nobody else is known to have killed, or when all are found
  * alive, and none is dying, a moment later. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -120,6 +121,7 @@ static void drop(struct session *n, struct session_process *p)
 	else if (p->group != NULL)
 		leave_group(n, p->group);
 	fd_close(&p->rest);
+	session_hold_done(&p->hold);
 	denials_done(&p->denials);
 	connections_done(&p->connections);
 	free(p->command);
@@ -142,7 +144,7 @@ void session_process_schedule(struct supervisor *s)
 
 		due = earliest(due, earliest(earliest(p->leave_due, p->asked_due), earliest(p->wall_due, p->cpu_due)));
 	}
-	s->due[DUE_WORK] = due;
+	s->due[DUE_WORK] = earliest(due, n->carry.due);
 }
 
 static void shift(usec_t *due, usec_t by)
@@ -433,6 +435,7 @@ static int send_start(struct supervisor *s, struct request *r, struct session_pr
 void session_process_start(struct supervisor *s, uint32_t id, const json_t *m, int *fds, size_t nfds)
 {
 	struct session *n = s->work;
+	struct session_hold hold = {0};
 	struct request r = {.start = {.in = -EBADF, .out = -EBADF, .err = -EBADF, .channel = -EBADF, .program = -EBADF}};
 	struct session_process *p = NULL;
 	struct zw_error e = {0};
@@ -444,17 +447,21 @@ void session_process_start(struct supervisor *s, uint32_t id, const json_t *m, i
 		k = zw_error(&e, EAGAIN, "there are %d processes already", SESSION_PROCESSES_MAX);
 	else if (session_process_find(n, id) != NULL)
 		k = zw_error(&e, EEXIST, "there is a process of this number");
-	else if (decode(s, &r, m, fds, nfds) < 0)
+	else if (session_hold_take(&hold, json_integer_value(json_object_get(m, "hold")), fds, &nfds) < 0 ||
+		 decode(s, &r, m, fds, nfds) < 0)
 		k = zw_error(&e, EINVAL, "the request to start a process is malformed");
 	else
 		k = check_user(s, &r, &e);
 	if (k == 0) {
 		p = new_process(s, id, &r, m);
+		p->hold = hold;
+		hold = (struct session_hold){0};
 		k = send_start(s, &r, p, &e);
 		if (k < 0)
 			drop(n, p);
 	}
 	request_done(&r);
+	session_hold_done(&hold);
 	if (k < 0)
 		tell_failed(n, id, -k, k == -E2BIG ? EXEC_STAGE_EXEC : EXEC_STAGE_FORK, e.text);
 	else
@@ -541,6 +548,7 @@ static void tell_exited(struct supervisor *s, struct session_process *p, const c
 		(void) json_object_set_new(m, "denials", result_denials(&p->denials));
 		(void) json_object_set_new(m, "connections", connections_to_json(&p->connections));
 	}
+	session_carry_ended(n, p, m);
 	session_line_send(&n->line, m, NULL);
 }
 
@@ -705,6 +713,8 @@ static void process_started(struct supervisor *s, struct session_process *p, str
 		p->outside = processes_find(s->sandbox->pid, p->inside, NULL);
 	if (p->cpu_limit != ZW_UNLIMITED)
 		p->cpu_due = now_monotonic() + limits_cpu_step(s, p->cpu_limit);
+	if (p->hold.count > 0 && p->tty && p->hold.count < SESSION_FDS_MAX)
+		p->hold.fds[p->hold.count++] = fcntl(m->fd, F_DUPFD_CLOEXEC, 3);
 	session_line_send(&n->line, json_pack("{ss sI si}", "t", "started", "id", (json_int_t) p->id, "pid", (int) p->inside),
 			  &m->fd);
 	if (p->evidence.killed_for != KILLED_NOT)
@@ -827,6 +837,7 @@ void session_process_due(struct supervisor *s)
 	struct session *n = s->work;
 	usec_t now = now_monotonic();
 
+	session_carry_due(s, now);
 	/* From behind: whoever is finished gives its place to the last one. */
 	for (size_t i = n->count; i-- > 0;) {
 		struct session_process *p = n->processes[i];

@@ -29,7 +29,7 @@ static uint32_t number_of(const json_t *m, const char *key)
 }
 
 /* `error`: 0 or a positive errno. */
-static void tell_done(struct session *n, uint32_t id, int error, const char *message, int *fd)
+void session_done(struct session *n, uint32_t id, int error, const char *message, int *fd)
 {
 	json_t *answer = json_pack("{ss sI si}", "t", "done", "id", (json_int_t) id, "errno", error);
 
@@ -54,14 +54,14 @@ static void on_signal(struct supervisor *s, const struct message *m)
 	else if (p != NULL)
 		error = session_process_signal(s, p, (int) number_of(m->json, "signal"),
 					       json_is_true(json_object_get(m->json, "tree")));
-	tell_done(n, m->id, error, error == ESRCH ? "there is no such process, or it has ended" : NULL, NULL);
+	session_done(n, m->id, error, error == ESRCH ? "there is no such process, or it has ended" : NULL, NULL);
 }
 
 static void on_meter(struct supervisor *s, const struct message *m)
 {
 	struct session_process *p = session_process_find(s->work, number_of(m->json, "process"));
 
-	tell_done(s->work, m->id, p != NULL ? session_process_meter(s, p, m->json) : ESRCH, NULL, NULL);
+	session_done(s->work, m->id, p != NULL ? session_process_meter(s, p, m->json) : ESRCH, NULL, NULL);
 }
 
 static void on_denials(struct supervisor *s, const struct message *m)
@@ -69,7 +69,7 @@ static void on_denials(struct supervisor *s, const struct message *m)
 	struct session_process *p = session_process_find(s->work, number_of(m->json, "process"));
 
 	if (p == NULL)
-		tell_done(s->work, m->id, ESRCH, NULL, NULL);
+		session_done(s->work, m->id, ESRCH, NULL, NULL);
 	else
 		session_process_tell_denials(s, p, m->id, json_is_true(json_object_get(m->json, "settle")));
 }
@@ -88,7 +88,7 @@ static void on_resize(struct supervisor *s, const struct message *m)
 		error = EINVAL;
 	else
 		error = -channel_send_resize(&s->channel, p->id, (uint16_t) rows, (uint16_t) columns, &e);
-	tell_done(n, m->id, error, NULL, NULL);
+	session_done(n, m->id, error, NULL, NULL);
 }
 
 /* ---- Ports inside. ---- */
@@ -111,7 +111,7 @@ static void on_connect(struct supervisor *s, const struct message *m)
 	if (error == 0)
 		n->connects[n->connect_count++] = m->id;
 	else
-		tell_done(n, m->id, error, NULL, NULL);
+		session_done(n, m->id, error, NULL, NULL);
 }
 
 void session_connected(struct supervisor *s, struct msg_in *m)
@@ -120,16 +120,19 @@ void session_connected(struct supervisor *s, struct msg_in *m)
 	uint32_t id = m->id & ~CONNECT_OF_WORKLOAD;
 	struct zw_error e = {0};
 	size_t i = 0;
+	bool stale;
 
-	while (i < n->connect_count && n->connects[i] != id)
+	while (i < n->connect_count && (n->connects[i] & ~CONNECT_STALE) != id)
 		i++;
 	if (i == n->connect_count) {
 		(void) zw_error(&e, EPROTO, "the agent reports a connection that nobody asked for");
 		supervisor_fault(s, &e);
 		return;
 	}
+	stale = (n->connects[i] & CONNECT_STALE) != 0;
 	n->connects[i] = n->connects[--n->connect_count];
-	tell_done(n, id, m->connected.error, NULL, &m->fd);
+	if (!stale) /* else the message is closed with what came in it */
+		session_done(n, id, m->connected.error, NULL, &m->fd);
 }
 
 /* ---- Pausing. ---- */
@@ -139,7 +142,7 @@ static void on_pause(struct supervisor *s, const struct message *m)
 	struct session *n = s->work;
 
 	if (n->paused_at != 0) {
-		tell_done(n, m->id, EALREADY, "it is paused already", NULL);
+		session_done(n, m->id, EALREADY, "it is paused already", NULL);
 		return;
 	}
 	s->frozen_by_cgroup = cgroup_freeze(s->sandbox->cgroup, true) == 0; /* an ending thaws it again */
@@ -147,14 +150,14 @@ static void on_pause(struct supervisor *s, const struct message *m)
 	if (n->stopped && !processes_stop(s->sandbox->pid)) {
 		processes_continue(s->sandbox->pid);
 		n->stopped = false;
-		tell_done(n, m->id, EAGAIN, "not every process could be stopped", NULL);
+		session_done(n, m->id, EAGAIN, "not every process could be stopped", NULL);
 		return;
 	}
 	n->paused_at = now_monotonic();
 	/* Nothing can change: nobody needs to look. */
 	s->due[DUE_WATCH] = s->due[DUE_DISK] = s->due[DUE_SCRATCH] = ZW_UNLIMITED;
 	session_process_schedule(s);
-	tell_done(n, m->id, 0, NULL, NULL);
+	session_done(n, m->id, 0, NULL, NULL);
 }
 
 static void on_resume(struct supervisor *s, const struct message *m)
@@ -163,7 +166,7 @@ static void on_resume(struct supervisor *s, const struct message *m)
 	usec_t stood;
 
 	if (n->paused_at == 0) {
-		tell_done(n, m->id, EALREADY, "it is not paused", NULL);
+		session_done(n, m->id, EALREADY, "it is not paused", NULL);
 		return;
 	}
 	stood = now_monotonic() - n->paused_at;
@@ -176,7 +179,7 @@ static void on_resume(struct supervisor *s, const struct message *m)
 	n->stopped = false;
 	limits_watch(s);
 	session_process_schedule(s);
-	tell_done(n, m->id, 0, NULL, NULL);
+	session_done(n, m->id, 0, NULL, NULL);
 }
 
 /* ---- The rest. ---- */
@@ -217,7 +220,7 @@ static void on_secret(struct supervisor *s, const struct message *m)
 		error = -egress_send(&s->egress,
 				     json_pack("{ss ss sO}", "t", "secret", "name", name, "value", (json_t *) (uintptr_t) value),
 				     NULL, 0);
-	tell_done(n, m->id, error, error == ENOENT ? "no rule of the policy uses a secret of this name" : NULL, NULL);
+	session_done(n, m->id, error, error == ENOENT ? "no rule of the policy uses a secret of this name" : NULL, NULL);
 }
 
 /* The broker holds what is left against the rules, which stay as they are: this opens nothing. */
@@ -234,7 +237,7 @@ static void on_narrow(struct supervisor *s, const struct message *m)
 		error = EMSGSIZE;
 	if (error == 0)
 		error = -egress_send(&s->egress, json_pack("{ss sO}", "t", "narrow", "entries", entries), NULL, 0);
-	tell_done(s->work, m->id, error, error == ENOTSUP ? "the sandbox has no network broker" : NULL, NULL);
+	session_done(s->work, m->id, error, error == ENOTSUP ? "the sandbox has no network broker" : NULL, NULL);
 }
 
 static void on_end(struct supervisor *s, const struct message *m)
@@ -250,13 +253,42 @@ static void on_end(struct supervisor *s, const struct message *m)
 	supervisor_kill(s, KILLED_CANCEL);
 }
 
+/* ---- For the next daemon. ---- */
+
+static void on_carry(struct supervisor *s, const struct message *m)
+{
+	session_done(s->work, m->id, session_carry_begin(s->work, m->json, m->fds, m->nfds), NULL, NULL);
+}
+
+static void on_note(struct supervisor *s, const struct message *m)
+{
+	session_done(s->work, m->id, session_carry_note(s->work, number_of(m->json, "process"), m->json), NULL, NULL);
+}
+
+static void on_release(struct supervisor *s, const struct message *m)
+{
+	session_done(s->work, m->id, session_carry_release(s->work, number_of(m->json, "process"), m->json), NULL, NULL);
+}
+
+static void on_forget(struct supervisor *s, const struct message *m)
+{
+	session_done(s->work, m->id, session_carry_forget(s->work, number_of(m->json, "process")), NULL, NULL);
+}
+
+static void on_adopt(struct supervisor *s, const struct message *m)
+{
+	session_carry_tell(s);
+	session_done(s->work, m->id, 0, NULL, NULL);
+}
+
 static const struct handler {
 	const char *type;
 	void (*handle)(struct supervisor *s, const struct message *m);
 } handlers[] = {
-    {"start", on_start},     {"signal", on_signal}, {"meter", on_meter},   {"resize", on_resize},
-    {"connect", on_connect}, {"pause", on_pause},   {"resume", on_resume}, {"stats", on_stats},
-    {"secret", on_secret},   {"narrow", on_narrow}, {"end", on_end},       {"denials", on_denials},
+    {"start", on_start}, {"signal", on_signal},   {"meter", on_meter}, {"resize", on_resize},   {"connect", on_connect},
+    {"pause", on_pause}, {"resume", on_resume},   {"stats", on_stats}, {"secret", on_secret},   {"narrow", on_narrow},
+    {"end", on_end},     {"carry", on_carry},     {"note", on_note},   {"release", on_release}, {"forget", on_forget},
+    {"adopt", on_adopt}, {"denials", on_denials},
 };
 
 static const struct handler *handler_of(const json_t *m)
@@ -274,6 +306,8 @@ void session_line_over(struct supervisor *s, const char *why)
 	struct session *n = s->work;
 
 	session_line_close(&n->line);
+	if (session_carry_wait(s))
+		return;
 	if (n->end_status[0] == '\0') {
 		(void) snprintf(n->end_status, sizeof n->end_status, "error");
 		(void) snprintf(n->end_reason, sizeof n->end_reason, "%s", why);
@@ -302,12 +336,14 @@ void session_requests(struct supervisor *s)
 		}
 		m.json = json;
 		m.id = number_of(json, "id");
+		if (m.id > n->carry.highest && m.id != SESSION_ADOPT_ID)
+			n->carry.highest = m.id;
 		h = handler_of(json);
 		/* Without a number nobody could be answered. */
 		if (h != NULL && m.id != 0 && s->channel.fd >= 0)
 			h->handle(s, &m);
 		else if (m.id != 0)
-			tell_done(n, m.id, h == NULL ? ENOSYS : ESHUTDOWN, NULL, NULL);
+			session_done(n, m.id, h == NULL ? ENOSYS : ESHUTDOWN, NULL, NULL);
 		json_decref(json);
 		for (size_t k = 0; k < m.nfds; k++)
 			fd_close(&fds[k]);

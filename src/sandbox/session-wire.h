@@ -11,9 +11,10 @@
  *
  *     start    {"id", "argv": [...], "env": {...}, "cwd", "user": uid | null, "tty": {"rows", "columns"} | null,
  *              "timeout_usec"?: wall time of this process, "cpu_usec"?, "lasting"?: bool, "tree": bool (end the whole tree
- *              when the process ends), "channel": bool, "program": bool}
+ *              when the process ends), "channel": bool, "program": bool, "hold"?: n}
  *              fds: stdin, stdout, stderr (none with tty), then, with "channel", the program's descriptor 3, then, with
- *              "program", a sealed memory file that is executed in place of argv[0]
+ *              "program", a sealed memory file that is executed in place of argv[0], then "hold" descriptors of the
+ *              daemon's that are kept for the next one (with a tty the terminal's master is added)
  *     signal   {"id", "process": id of its start, "signal": number, "tree": bool}
  *     meter    {"id", "process", "cpu_usec": n | null}: so much processor time from now on, in place of its limit of before
  *     denials  {"id", "process", "settle": bool}: of it and what it started, up to now; with "settle" when the broker has told
@@ -23,8 +24,16 @@
  *     pause, resume, stats {"id"}
  *     secret   {"id", "name", "value": text | null}
  *     narrow   {"id", "entries": [name, "*.name", address or range...] | null}: what is left of network.allow from now on, null:
- * all of it; nothing beyond it is opened. Connections that are no longer allowed are cut. ENOTSUP without a broker end {"id",
- * "status": "deleted" | "timeout" | ..., "reason"}: ends the sandbox; the line closes after "ended"
+ *              all of it; nothing beyond it is opened. Connections that are no longer allowed are cut. ENOTSUP without a broker
+ *     carry    {"id", "wait_usec", "memo": any} fd: a listening socket. The sandbox does not end with the line any more, but
+ *              when nobody has connected there for so long; or at once when the socket is shut down. Later without a
+ *              descriptor: another memo
+ *     note     {"id", "process", "memo": {...}}: what the next daemon is told of the process, with what was noted before.
+ *              How one that has a note ended is kept
+ *     release  {"id", "process", "fd": which of those that are held}: closes it
+ *     forget   {"id", "process"}: nothing is kept of it any more
+ *     adopt    {"id": SESSION_ADOPT_ID}: the first word of a next daemon
+ *     end      {"id", "status": "deleted" | "timeout" | ..., "reason"}: ends the sandbox; the line closes after "ended"
  *
  * supervisor -> daemon
  *
@@ -45,9 +54,14 @@
  *     denials  {"id", "denials": as in the result document}
  *     event    {"kind": "denial" | "connection" | "limit" | "exec", "record": the object of docs/audit.md}
  *              {"kind": "lost", "count"}: so many could not be told in time
+ *     adopted  {all of "ready", "paused": bool, "next": a number above that of all requests so far, "memo"} fd: the
+ *              listening socket. Then "held" for each process, then "done"
+ *     held     {"process", "state": "starting" | "running" | "ended", "pid" | null, "memo": {...} | null, "fds": [which],
+ *              "exit"?: "exited", "ended_usec"?: real time; with "ended"} fds: those. All that are there, and those that
+ *              have ended and had a note. A process in "starting" or "running" is told further under its number
  *     ended    {"status", "reason", "usage", "denials", "connections", "files", "totals"}: last message
  *
- * The supervisor ends the sandbox when the line closes, or when a message is none (no object, a member twice).
+ * The supervisor ends the sandbox when the line closes (but for "carry"), or when a message is none (no object, a member twice).
  *
  * "env" goes over the environment of the policy; a relative "cwd" is below HOME, and without one it is the policy's. The policy's
  * limits.time and limits.cpu_time hold for each process, and neither "timeout_usec" nor "cpu_usec" goes beyond them; a "lasting"
@@ -60,4 +74,6 @@
  */
 #pragma once
 
-enum { SESSION_MESSAGE_MAX = 192 * 1024, SESSION_FDS_MAX = 8 };
+#include <stdint.h>
+
+enum { SESSION_MESSAGE_MAX = 192 * 1024, SESSION_FDS_MAX = 8, SESSION_ADOPT_ID = INT32_MAX };

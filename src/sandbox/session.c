@@ -4,11 +4,11 @@
  * agent starts each process with descriptors of the daemon's, so no byte of theirs passes through here. While nothing happens it
  * sleeps in epoll_wait(2) without a timer.
  *
- * The end comes by the daemon's word, by the end of the line, by the death of the agent, or by a limit that ends the whole
- * sandbox. Whoever is still there is told as canceled; "ended" is the last message.
+ * The end comes by the daemon's word, by the end of the line (unless another daemon may come: session-carry.c), by the death of
+ * the agent, or by a limit that ends the whole sandbox. Whoever is still there is told as canceled; "ended" is the last message.
  *
  * What must never happen: a wait for the daemon while the code inside runs on without its limits; an answer to a request that was
- * not made; a sandbox without somebody at the other end of the line. */
+ * not made; a sandbox without somebody at the other end of the line, but for a while that has an end. */
 #include "sandbox/session.h"
 
 #include <errno.h>
@@ -68,22 +68,28 @@ bool session_has_root(const struct supervisor *s)
 				     cgroup_holds(s->sandbox->cgroup, CGROUP_PIDS) != CGROUP_ABSENT);
 }
 
-static void tell_ready(struct supervisor *s)
+json_t *session_describe(struct supervisor *s, const char *type)
 {
-	struct session *n = s->work;
+	const struct session *n = s->work;
 	json_t *summary = json_loads(s->plan->policy_json, 0, NULL); /* limits and network as the code inside sees them */
 	json_t *not_enforced = result_not_enforced(s->sandbox->controls);
 	const char *tree = tree_mechanisms[cgroup_child_kind(s->sandbox->cgroup)];
+	json_t *m;
 
-	session_line_send(&n->line,
-			  json_pack("{ss ss si sO? so so sO? sI ss ss ss sb}", "t", "ready", "sandbox", s->plan->id, "pid",
-				    (int) s->sandbox->pid, "limits", json_object_get(summary, "limits"), "enforcement",
-				    result_enforcement(s->sandbox->controls), "not_enforced",
-				    not_enforced != NULL ? not_enforced : json_array(), "network",
-				    json_object_get(summary, "network"), "setup_usec", (json_int_t) (s->started - n->begun),
-				    "tree", tree, "home", s->plan->home, "cwd", s->plan->cwd, "root", session_has_root(s)),
-			  NULL);
+	m = json_pack("{ss ss si sO? so so sO? sI ss ss ss sb}", "t", type, "sandbox", s->plan->id, "pid", (int) s->sandbox->pid,
+		      "limits", json_object_get(summary, "limits"), "enforcement", result_enforcement(s->sandbox->controls),
+		      "not_enforced", not_enforced != NULL ? not_enforced : json_array(), "network",
+		      json_object_get(summary, "network"), "setup_usec", (json_int_t) (s->started - n->begun), "tree", tree,
+		      "home", s->plan->home, "cwd", s->plan->cwd, "root", (int) session_has_root(s));
 	json_decref(summary);
+	return m;
+}
+
+static void tell_ready(struct supervisor *s)
+{
+	struct session *n = s->work;
+
+	session_line_send(&n->line, session_describe(s, "ready"), NULL);
 	n->ready = true;
 }
 
@@ -137,9 +143,10 @@ static void end_by_signal(struct supervisor *s)
 
 static void session_event(struct supervisor *s, uint64_t tag, uint32_t events)
 {
-	(void) events;
 	if (tag == TAG_LINE)
 		session_requests(s);
+	else if (tag == TAG_NEXT)
+		session_carry_event(s, events);
 	else if (tag == TAG_SIGNALS)
 		end_by_signal(s);
 	else if (tag >= TAG_PROCESS)
@@ -150,8 +157,8 @@ static int session_watch(struct supervisor *s)
 {
 	struct session *n = s->work;
 
-	/* A message that could not be sent closes the line, and the end of the line is not told twice. */
-	if (n->line.fd < 0 && !s->ended)
+	/* The end of the line is not told twice. */
+	if (n->line.fd < 0 && !n->carry.alone && !s->ended)
 		session_line_over(s, "the daemon does not listen any more");
 	return session_line_watch(&n->line, s->epoll, TAG_LINE);
 }
@@ -174,11 +181,9 @@ static void session_over(struct supervisor *s)
 	struct session *n = s->work;
 
 	session_process_all_over(s);
-	while (n->connect_count > 0)
-		session_line_send(&n->line,
-				  json_pack("{ss sI si ss}", "t", "done", "id", (json_int_t) n->connects[--n->connect_count],
-					    "errno", ESHUTDOWN, "message", "the sandbox has ended"),
-				  NULL);
+	for (; n->connect_count > 0; n->connect_count--)
+		if ((n->connects[n->connect_count - 1] & CONNECT_STALE) == 0)
+			session_done(n, n->connects[n->connect_count - 1], ESHUTDOWN, "the sandbox has ended", NULL);
 	s->due[DUE_DRAIN] = now_monotonic() + DRAIN_MAX;
 }
 
@@ -286,6 +291,7 @@ struct session *session_new(int line, usec_t begun)
 	struct session *n = xcalloc(1, sizeof *n);
 
 	n->begun = begun;
+	session_carry_init(n);
 	result_init(&n->result);
 	(void) session_line_open(&n->line, line); /* fails only for what is no descriptor: then nobody is there to be told */
 	return n;
@@ -294,6 +300,7 @@ struct session *session_new(int line, usec_t begun)
 void session_free(struct session *n)
 {
 	session_line_close(&n->line);
+	session_carry_done(n);
 	result_done(&n->result);
 	free(n->processes);
 	free(n->left);

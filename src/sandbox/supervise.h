@@ -28,7 +28,8 @@ enum tag {
 	TAG_IN = 8,
 	TAG_OUT = 10,
 	TAG_ERR = 12,
-	TAG_LINE = 16, /* of a session */
+	TAG_LINE = 16, /* of a session, and where the next daemon comes */
+	TAG_NEXT = 17,
 };
 
 /* Of the ids of connections to ports inside: those that the workload asked for; the others are the broker's. */

@@ -199,6 +199,31 @@ static void a_descriptor_goes_along_and_is_ours_no_more(void **state)
 	close_ends(&e);
 }
 
+/* One that is killed has read nothing of the last, and its own last word counts. */
+static void the_last_words_of_a_daemon_are_read(void **state)
+{
+	int fds[SESSION_FDS_MAX];
+	json_t *m = NULL;
+	struct ends e;
+	size_t count;
+
+	(void) state;
+	open_ends(&e);
+	session_line_send(&e.line, json_pack("{ss}", "t", "unread"), NULL);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(fd_send(e.daemon, "{\"id\":1}", 8, NULL, 0), 0);
+	fd_close(&e.daemon);
+	session_line_send(&e.line, json_pack("{ss}", "t", "for nobody"), NULL);
+	assert_true(session_line_is_idle(&e.line));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(session_line_receive(&e.line, &m, fds, &count), 1);
+		json_decref(m);
+		session_line_send(&e.line, json_pack("{ss}", "t", "for nobody"), NULL);
+	}
+	assert_int_equal(session_line_receive(&e.line, &m, fds, &count), -EPIPE);
+	close_ends(&e);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +233,7 @@ int main(void)
 	    cmocka_unit_test(requests_wait_while_answers_do),
 	    cmocka_unit_test(a_message_that_is_too_long_is_shortened_and_says_so),
 	    cmocka_unit_test(a_descriptor_goes_along_and_is_ours_no_more),
+	    cmocka_unit_test(the_last_words_of_a_daemon_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
