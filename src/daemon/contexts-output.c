@@ -106,6 +106,8 @@ void context_hold(struct context *c, bool hold)
 			(void) (hold ? event_del(c->streams[i].readable) : event_add(c->streams[i].readable, NULL));
 	if (c->channel != NULL)
 		(void) (hold ? bufferevent_disable(c->channel, EV_READ) : bufferevent_enable(c->channel, EV_READ));
+	if (c->channel != NULL && !hold)
+		bufferevent_trigger(c->channel, EV_READ, BEV_TRIG_DEFER_CALLBACKS); /* messages that were there */
 }
 
 void context_tell_late(struct context *c)

@@ -306,13 +306,15 @@ static bool take_next(struct context *c)
 void context_read_channel(struct bufferevent *bev, void *arg)
 {
 	struct context *c = arg;
+	unsigned left = 64;
 
 	(void) bev;
 	context_enter(c);
-	/* A bounded number at once: the others' turn comes, and more of what is there brings us back. */
-	for (unsigned i = 0; i < 64 && !c->killed && take_next(c); i++)
-		;
-	if (!c->freed && c->channel != NULL && !c->killed && evbuffer_get_length(bufferevent_get_input(c->channel)) > 0)
+	/* A bounded number at once: the others' turn comes, and what is left brings us back. Half a message does not: its rest
+	 * will. */
+	while (left > 0 && !c->killed && take_next(c))
+		left--;
+	if (!c->freed && c->channel != NULL && !c->killed && left == 0)
 		bufferevent_trigger(c->channel, EV_READ, BEV_TRIG_DEFER_CALLBACKS);
 	(void) context_leave(c);
 }
