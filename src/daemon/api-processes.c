@@ -142,7 +142,7 @@ static void get_output(struct request *r)
 		refuse(r, PROBLEM_BAD_REQUEST, NULL, "from: expected start or now");
 		return;
 	}
-	process_follow(p, r, sse_last_id(r, now ? p->next_number - 1 : 0) + 1);
+	process_follow(p, r, sse_last_id(r, now ? p->added : 0) + 1);
 }
 
 /* ---- Input. ---- */

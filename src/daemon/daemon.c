@@ -61,15 +61,6 @@ static int check_plain(struct start *s, struct zw_error *e)
 	return 0;
 }
 
-static int check_restart(struct start *s, struct zw_error *e)
-{
-	if (strcmp(s->d->options->on_restart, "end") == 0)
-		return 0;
-	return zw_error(e, EINVAL,
-			"--on-restart adopt is not supported by this version, in which sandboxes end when the daemon does: use "
-			"--on-restart end");
-}
-
 static int check_policy(const char *option, const char *path, struct zw_error *e)
 {
 	struct policy_stack *stack;
@@ -330,7 +321,6 @@ static const struct step {
 } serve_steps[] = {
     {"read the addresses", DAEMON_REFUSED, read_addresses},
     {"check for plain HTTP", DAEMON_REFUSED, check_plain},
-    {"check what a restart does", DAEMON_REFUSED, check_restart},
     {"check the files", DAEMON_REFUSED, check_files},
     {"check the certificate", DAEMON_REFUSED, check_certificate},
     {"set hosts and origins", DAEMON_REFUSED, set_origins},

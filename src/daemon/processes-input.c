@@ -17,6 +17,8 @@ bool process_takes_input(const struct process *p)
 
 static void drop_input(struct process *p)
 {
+	if (p->in >= 0)
+		process_outlive_input_over(p);
 	if (p->in_event != NULL)
 		event_free(p->in_event);
 	p->in_event = NULL;

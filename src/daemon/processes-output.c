@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "daemon/api.h"
+#include "daemon/process-journal.h"
 #include "daemon/processes.h"
 #include "daemon/sandbox.h"
 #include "daemon/sse.h"
@@ -26,7 +27,7 @@ enum {
 
 struct chunk {
 	struct chunk *next;
-	uint64_t number, end; /* end: of all bytes added until then */
+	uint64_t end; /* its number: of all bytes added until then */
 	unsigned char stream;
 	size_t size, room;
 	char data[];
@@ -53,7 +54,7 @@ static uint64_t keep_max(const struct process *p)
 static bool is_needed(const struct process *p, const struct chunk *c)
 {
 	for (const struct output_reader *r = p->readers; r != NULL; r = r->next)
-		if (r->number <= c->number)
+		if (r->number <= c->end)
 			return true;
 	return false;
 }
@@ -78,6 +79,15 @@ static void drop_first(struct process *p)
 	free(c);
 }
 
+/* For a daemon that takes the process over. */
+static void mark(struct process *p)
+{
+	struct journal_mark now = {.from = p->added - p->kept, .dropped = p->dropped, .passed = p->passed};
+
+	if (p->journal != NULL)
+		journal_mark(p->journal, &now);
+}
+
 static void drop_old(struct process *p)
 {
 	while (p->first != NULL && (p->kept > keep_max(p) || p->chunk_count > CHUNKS_MAX) && !is_needed(p, p->first)) {
@@ -92,6 +102,7 @@ static void drop_old(struct process *p)
 		if (whole)
 			drop_first(p);
 	}
+	mark(p);
 }
 
 static struct chunk *new_chunk(struct process *p, unsigned stream, size_t size)
@@ -100,7 +111,7 @@ static struct chunk *new_chunk(struct process *p, unsigned stream, size_t size)
 
 	if (c == NULL)
 		return NULL;
-	*c = (struct chunk){.number = p->next_number++, .stream = (unsigned char) stream};
+	*c = (struct chunk){.stream = (unsigned char) stream};
 	if (p->last != NULL)
 		p->last->next = c;
 	else
@@ -247,6 +258,8 @@ static void listen_again(struct process *p)
 
 static void close_stream(struct stream *s)
 {
+	if (s->fd >= 0)
+		process_outlive_stream_over(s->process, (unsigned) (s - s->process->streams));
 	if (s->event != NULL)
 		event_free(s->event);
 	s->event = NULL;
@@ -263,13 +276,33 @@ static void check_limit(struct process *p, const struct stream *s)
 	process_kill(p);
 }
 
+/* As read(2); with a journal the bytes are in it first. */
+static ssize_t take(struct stream *s, unsigned which, char *data, size_t size)
+{
+	struct process *p = s->process;
+	ssize_t n = -EIO;
+
+	if (p->journal != NULL && !s->discard && !p->tty) {
+		n = journal_read(p->journal, which, s->fd, data, size);
+		if (n == -EAGAIN)
+			errno = EAGAIN;
+		if (n != -EIO)
+			return n < 0 ? -1 : n;
+		process_journal_lost(p);
+	}
+	n = read(s->fd, data, size);
+	if (n > 0 && p->journal != NULL && !s->discard && journal_add(p->journal, which, data, (size_t) n) < 0)
+		process_journal_lost(p);
+	return n;
+}
+
 /* Bytes read; 0: nothing for now; -1: the end. */
 static ssize_t read_stream(struct stream *s)
 {
 	struct process *p = s->process;
 	unsigned which = (unsigned) (s - p->streams);
 	char data[READ_SIZE];
-	ssize_t n = read(s->fd, data, sizeof data);
+	ssize_t n = take(s, which, data, sizeof data);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -312,6 +345,8 @@ int process_streams_open(struct process *p, const int fds[STREAMS], size_t count
 
 		s->process = p;
 		s->fd = fds[i];
+		if (s->fd < 0)
+			continue;
 		(void) fd_nonblock(s->fd);
 		s->event = event_new(event_get_base(p->sandbox->timer), s->fd, EV_READ | EV_PERSIST, on_stream, s);
 		if (s->event == NULL || event_add(s->event, NULL) < 0)
@@ -351,6 +386,42 @@ void process_streams_drain(struct process *p)
 	listen_again(p);
 }
 
+void process_streams_discard(struct process *p)
+{
+	for (size_t i = 0; i < STREAMS; i++)
+		p->streams[i].discard = true;
+}
+
+static void add_kept(void *arg, unsigned which, const char *data, size_t size)
+{
+	struct process *p = arg;
+
+	p->streams[which].bytes += size;
+	add_text(p, which, data, size);
+}
+
+bool process_output_restore(struct process *p)
+{
+	struct journal_mark m;
+	bool good;
+
+	journal_marked(p->journal, &m);
+	for (unsigned i = 0; i < STREAMS; i++) {
+		p->streams[i].bytes = journal_before(p->journal, i);
+		p->added += p->streams[i].bytes;
+	}
+	good = journal_replay(p->journal, add_kept, p);
+	while (p->first != NULL && p->first->end <= m.from) {
+		p->kept -= p->first->size;
+		drop_first(p);
+	}
+	if (p->first != NULL && m.from > p->first->end - p->first->size)
+		p->kept -= cut_chunk(p->first, (size_t) (m.from - (p->first->end - p->first->size)));
+	p->dropped = m.dropped;
+	p->passed = m.passed;
+	return good;
+}
+
 void process_streams_close(struct process *p)
 {
 	for (size_t i = 0; i < STREAMS; i++)
@@ -376,7 +447,7 @@ static const struct chunk *next_chunk(const struct output_reader *r)
 {
 	const struct chunk *c = r->at != NULL ? r->at->next : r->process->first;
 
-	while (c != NULL && c->number < r->number)
+	while (c != NULL && c->end < r->number)
 		c = c->next;
 	return c;
 }
@@ -387,12 +458,15 @@ static void pump(struct output_reader *r)
 
 	while (r->sink->room(r->arg)) {
 		const struct chunk *c = next_chunk(r);
+		size_t had;
 
 		if (c == NULL)
 			break;
-		r->sink->chunk(r->arg, p, c->number, c->stream, c->data, c->size);
+		/* One that was cut otherwise by a daemon before: the reader has a part of it. */
+		had = r->number > c->end - c->size + 1 ? (size_t) (r->number - 1 - (c->end - c->size)) : 0;
+		r->sink->chunk(r->arg, p, c->end, c->stream, c->data + had, c->size - had);
 		r->at = c;
-		r->number = c->number + 1;
+		r->number = c->end + 1;
 		r->passed = c->end;
 		if (c->end > p->passed)
 			p->passed = c->end;
@@ -427,7 +501,7 @@ struct output_reader *process_read(struct process *p, uint64_t from, const struc
 	struct output_reader *r = xcalloc(1, sizeof *r);
 
 	*r = (struct output_reader){.next = p->readers, .process = p, .sink = sink, .arg = arg, .number = from};
-	r->passed = p->added - (from >= p->next_number ? 0 : p->kept);
+	r->passed = p->added - (from > p->added ? 0 : p->kept);
 	p->readers = r;
 	return r;
 }
@@ -527,6 +601,8 @@ void process_chunks(const struct process *p, uint64_t from, bool (*take)(void *a
 
 void process_output_free(struct process *p)
 {
+	p->journal = journal_free(p->journal);
+
 	while (p->readers != NULL) {
 		const struct output_reader *r = p->readers;
 		void (*lost)(void *arg) = r->sink->lost;

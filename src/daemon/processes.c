@@ -14,6 +14,7 @@
 #include "daemon/sandbox-events.h"
 #include "daemon/sandbox.h"
 #include "policy/text.h"
+#include "sandbox/session-wire.h"
 
 enum { RECORDS_MIN = 64 };
 
@@ -60,6 +61,8 @@ static void finish(struct process *p, const json_t *m)
 	process_streams_drain(p);
 	p->state = PROCESS_ENDED;
 	p->ended = now_realtime();
+	if (m != NULL && !p->failed)
+		process_outlive_note_end(p);
 	p->exit = m != NULL ? json_incref((json_t *) (uintptr_t) m) : NULL;
 	process_input_close(p);
 	p->on_ended = NULL;
@@ -81,6 +84,18 @@ static void fail(struct process *p, const json_t *m)
 	finish(p, m);
 	if (started != NULL)
 		started(p->arg, p);
+}
+
+void process_restore_end(struct process *p, json_t *exited, usec_t ended)
+{
+	const struct sandbox_policy *policy = &p->sandbox->policy;
+
+	p->state = PROCESS_ENDED;
+	p->exit = json_incref(exited);
+	p->ended = ended;
+	for (size_t i = 0; i < STREAMS; i++)
+		p->over_limit |= policy->output_kill && p->streams[i].bytes > policy->output;
+	process_input_close(p);
 }
 
 /* ---- Start. ---- */
@@ -126,7 +141,7 @@ static bool try_other_shell(struct process *p, const json_t *m)
 	return launch(p) == 0;
 }
 
-static void on_answer(void *arg, const json_t *m, int *fd)
+void process_answered(void *arg, const json_t *m, int *fd)
 {
 	struct process *p = arg;
 	const char *type = json_string_value(json_object_get(m, "t"));
@@ -167,21 +182,25 @@ static int ends_open(struct ends *e)
 static int launch(struct process *p)
 {
 	struct ends e = {{-EBADF, -EBADF}, {-EBADF, -EBADF}, {-EBADF, -EBADF}};
-	int r = p->tty ? 0 : ends_open(&e);
+	int r = p->tty ? 0 : ends_open(&e), ours[STREAMS] = {-EBADF, -EBADF};
 
 	if (r == 0 && !p->tty) {
-		const int ours[STREAMS] = {take_fd(&e.out[0]), take_fd(&e.err[0])};
-
+		ours[STREAM_OUT] = take_fd(&e.out[0]);
+		ours[STREAM_ERR] = take_fd(&e.err[0]);
 		r = process_streams_open(p, ours, STREAMS);
 	}
 	/* Without input: a pipe whose other end is closed, which is the end of the input. */
 	if (r == 0 && !p->tty && (p->keep_input || evbuffer_get_length(p->input) > 0))
 		r = process_input_open(p, take_fd(&e.in[1]));
 	if (r == 0) {
-		const int theirs[] = {e.in[0], e.out[1], e.err[1]};
+		int fds[SESSION_FDS_MAX] = {e.in[0], e.out[1], e.err[1]};
+		json_t *m = json_copy(p->message);
+		size_t count = process_outlive_hold(p, fds, p->tty ? 0 : 3, ours, m);
 
-		r = session_ask(p->sandbox->session, json_copy(p->message), theirs, p->tty ? 0 : 3, on_answer, p, &p->id);
+		r = session_ask(p->sandbox->session, m, fds, count, process_answered, p, &p->id);
 	}
+	if (r == 0)
+		process_outlive_note(p);
 	ends_close(&e);
 	return r;
 }
@@ -235,7 +254,6 @@ int process_start(struct sandbox *s, const struct process_wish *w, void (*on_sta
 	    .keep_input = w->keep_input,
 	    .in_eof = !w->keep_input && !w->tty,
 	    .input = evbuffer_new(),
-	    .next_number = 1,
 	    .on_started = on_started,
 	    .on_ended = on_ended,
 	    .arg = arg,
@@ -249,6 +267,8 @@ int process_start(struct sandbox *s, const struct process_wish *w, void (*on_sta
 		(void) evbuffer_add_buffer(p->input, w->input);
 	if (r == 0 && w->capture)
 		r = process_capture_init(p, s->policy.output);
+	if (r == 0)
+		r = process_outlive_begin(p);
 	if (r == 0)
 		r = launch(p);
 	if (r < 0) {
@@ -334,8 +354,10 @@ void processes_sweep(struct sandbox *s)
 		older = p->older;
 		if (p->state != PROCESS_ENDED || p->readers != NULL || p->held)
 			continue;
-		if (p->failed || (s->process_count > RECORDS_MIN && now - p->ended > RECORD_KEEP))
+		if (p->failed || (s->process_count > RECORDS_MIN && now - p->ended > RECORD_KEEP)) {
+			process_outlive_forget(p);
 			destroy(p);
+		}
 	}
 }
 

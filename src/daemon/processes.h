@@ -1,8 +1,10 @@
 /* Processes of a sandbox, as the daemon sees them: started with pipes of ours, their output kept up to a bound and passed on to
  * readers, of which the slowest sets the pace.
  *
- * Output is a row of numbered chunks. With readers attached nothing is read from the program that one of them is too far behind
- * to take. Without, the newest bytes are kept. A process of `run` has no chunks: its head and tail are captured (capture). */
+ * Output is a row of chunks, of which each has as its number how many bytes there were with it: so a daemon that takes the
+ * process over, and cuts its chunks otherwise, goes on where a reader was. With readers attached nothing is read from the program
+ * that one of them is too far behind to take. Without, the newest bytes are kept. A process of `run` has no chunks: its head and
+ * tail are captured (capture). */
 #pragma once
 
 #include <event2/buffer.h>
@@ -14,6 +16,7 @@
 #include "base/clock.h"
 #include "daemon/text-carry.h"
 
+struct journal;
 struct process;
 struct request;
 struct sandbox;
@@ -73,7 +76,8 @@ struct process {
 	bool in_eof, moving, held;
 	struct input_writer *writers; /* in their order */
 	struct chunk *first, *last;
-	uint64_t next_number, kept, added, passed, dropped; /* bytes, but for the number; passed: the most a reader had */
+	uint64_t kept, added, passed, dropped; /* bytes; passed: the most a reader had */
+	struct journal *journal;               /* NULL: the process ends with this daemon */
 	size_t chunk_count;
 	struct output_reader *readers;
 	void (*on_started)(void *arg, struct process *p); /* failed: look at `exit` */
@@ -129,12 +133,12 @@ struct output_sink {
 	void (*over)(void *arg, struct process *p);
 	void (*lost)(void *arg);
 };
-/* From chunk `from` on. Nothing is told before process_readers_wake(). */
+/* From the byte `from` on, of which 1 is the first. Nothing is told before process_readers_wake(). */
 struct output_reader *process_read(struct process *p, uint64_t from, const struct output_sink *sink, void *arg);
 void process_reader_end(struct output_reader *r);
 struct process *process_of_reader(const struct output_reader *r);
 void process_readers_wake(struct process *p);
-/* Takes the request over: SSE of its output from chunk `from` on. */
+/* Takes the request over: SSE of its output from the byte `from` on. */
 void process_follow(struct process *p, struct request *r, uint64_t from);
 
 /* Kept output behind the first `from` bytes of all, in order, until `take` says no. `end` counts all bytes up to the end of the
@@ -155,6 +159,13 @@ void processes_sandbox_ended(struct sandbox *s);
 void processes_sweep(struct sandbox *s); /* old records */
 void processes_free(struct sandbox *s);
 
+/* From the list of what a supervisor holds, from within the session's `held`. Takes descriptors out of `fds`. False: it makes no
+ * sense. end_unknown: for what nobody can go on with. */
+bool process_adopt(struct sandbox *s, const json_t *m, int *fds);
+bool process_end_unknown(struct sandbox *s, const json_t *m);
+/* The descriptor of a process that is held with this meaning, taken; -EBADF: there is none. */
+int held_take(const json_t *m, int *fds, int which);
+
 /* ---- Between processes.c, processes-input.c and processes-output.c. ---- */
 
 /* 0 or -ENOMEM; the descriptor is the process's either way. */
@@ -167,3 +178,25 @@ void process_streams_drain(struct process *p); /* it has exited */
 void process_streams_close(struct process *p);
 void process_output_free(struct process *p);
 int process_capture_init(struct process *p, uint64_t output);
+/* What its journal has, into chunks. False: it makes no sense. */
+bool process_output_restore(struct process *p);
+/* It had ended before: what is in the pipes now is of what it left behind. */
+void process_streams_discard(struct process *p);
+
+/* ---- Between processes.c and processes-outlive.c: nothing in a sandbox that ends with the daemon. ---- */
+
+/* Before it is started. 0 or -ENOMEM. */
+int process_outlive_begin(struct process *p);
+/* Adds what is to be held to the descriptors of its start, of which there is room for SESSION_FDS_MAX. `ours` are the daemon's
+ * ends. */
+size_t process_outlive_hold(const struct process *p, int fds[], size_t have, const int ours[STREAMS], json_t *message);
+void process_outlive_note(const struct process *p);
+void process_outlive_note_end(const struct process *p);
+void process_outlive_input_over(const struct process *p);
+void process_outlive_stream_over(const struct process *p, unsigned which);
+void process_outlive_forget(const struct process *p);
+/* The file takes no more. */
+void process_journal_lost(struct process *p);
+void process_restore_end(struct process *p, json_t *exited, usec_t ended);
+/* What the supervisor answers to its start. */
+void process_answered(void *arg, const json_t *m, int *fd);

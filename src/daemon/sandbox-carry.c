@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "daemon/files-client.h"
+#include "daemon/sandbox-outlive.h"
 #include "daemon/sandbox.h"
 
 static const char *const roots[CARRY_ROOTS_MAX] = {".", "/tmp", "/var/tmp", "/dev/shm"};
@@ -52,6 +53,7 @@ int carry_show(struct sandbox *s, struct problem *p)
 	if (json_object_get(s->env, "E2B_SANDBOX_ID") != NULL)
 		(void) json_object_set_new(s->env, "E2B_SANDBOX_ID", json_string(s->id));
 	s->hidden = false;
+	sandbox_outlive_begin(s);
 	sandbox_set_timeout(s, s->timeout); /* and writes the record */
 	if (!s->unkept)
 		return 0;

@@ -7,11 +7,8 @@
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
-#include "daemon/metrics.h"
-#include "daemon/sandbox-events.h"
+#include "daemon/sandbox-outlive.h"
 #include "daemon/sandbox.h"
-
-static const char restarted[] = "daemon_restarted", restarted_reason[] = "the service ended without notice and was started again";
 
 /* ---- Out. ---- */
 
@@ -34,7 +31,10 @@ int sandbox_record_keep(const struct sandbox *s)
 {
 	struct store *store = &s->all->daemon->store;
 	json_t *m = sandbox_to_json(s);
-	cleanup_free char *document = m != NULL ? json_dumps(m, JSON_COMPACT) : NULL;
+	/* For the next daemon, as long as it lives. */
+	int carried =
+	    s->outlive != NULL && s->state != SANDBOX_ENDED ? json_object_set_new(m, "carried", sandbox_outlive_record(s)) : 0;
+	cleanup_free char *document = m != NULL && carried == 0 ? json_dumps(m, JSON_COMPACT) : NULL;
 	cleanup_statement sqlite3_stmt *q = NULL;
 	struct zw_error e = {0};
 
@@ -119,7 +119,6 @@ static struct sandbox *read_row(sqlite3_stmt *q)
 	    .policy = {.template = text_member(m, "template"), .isolation = level_of(m)},
 	    .metadata = member(m, "metadata"),
 	    .env = json_object(),
-	    .state = SANDBOX_ENDED,
 	    .created = (usec_t) sqlite3_column_int64(q, 2),
 	    .expires = (usec_t) sqlite3_column_int64(q, 3),
 	    .ended_at = (usec_t) sqlite3_column_int64(q, 4),
@@ -134,6 +133,11 @@ static struct sandbox *read_row(sqlite3_stmt *q)
 	(void) snprintf(s->end_reason, sizeof s->end_reason, "%s", text_of(q, 6));
 	if (s->metadata == NULL)
 		s->metadata = json_object();
+	s->state = s->ended_at != 0 ? SANDBOX_ENDED : SANDBOX_STARTING;
+	if (s->state == SANDBOX_STARTING) {
+		s->expires = s->expires == 0 ? ZW_UNLIMITED : s->expires;
+		(void) sandbox_outlive_restore(s, json_object_get(m, "carried")); /* else it has no policy, and ends */
+	}
 	json_decref(m);
 	return s;
 }
@@ -145,20 +149,6 @@ static int run_with(struct store *store, const char *sql, usec_t value, struct z
 	if (q == NULL)
 		return -EIO;
 	return sqlite3_bind_int64(q, 1, (sqlite3_int64) value) == SQLITE_OK ? store_step(store, q, e) : -ENOMEM;
-}
-
-static int end_all(struct store *store, usec_t now, struct zw_error *e)
-{
-	cleanup_statement sqlite3_stmt *q =
-	    store_prepare(store, "UPDATE sandboxes SET ended = ?, status = ?, reason = ? WHERE ended = 0", e);
-
-	if (q == NULL)
-		return -EIO;
-	if (sqlite3_bind_int64(q, 1, (sqlite3_int64) now) != SQLITE_OK ||
-	    sqlite3_bind_text(q, 2, restarted, -1, SQLITE_STATIC) != SQLITE_OK ||
-	    sqlite3_bind_text(q, 3, restarted_reason, -1, SQLITE_STATIC) != SQLITE_OK)
-		return -ENOMEM;
-	return store_step(store, q, e);
 }
 
 static int settle(struct sandboxes *all, usec_t now, struct zw_error *e)
@@ -175,8 +165,6 @@ static int settle(struct sandboxes *all, usec_t now, struct zw_error *e)
 			     "DELETE FROM sandboxes WHERE id NOT IN (SELECT id FROM sandboxes ORDER BY number DESC LIMIT ?)",
 			     SANDBOX_RECORDS_MAX, e);
 	if (r >= 0)
-		r = end_all(store, now, e);
-	if (r >= 0)
 		r = store_run(store, "COMMIT", e);
 	if (r < 0)
 		(void) store_run(store, "ROLLBACK", NULL); /* the first fault is the one to tell */
@@ -188,7 +176,6 @@ int sandbox_records_load(struct sandboxes *all, struct zw_error *e)
 	struct daemon *d = all->daemon;
 	usec_t now = now_realtime();
 	cleanup_statement sqlite3_stmt *q = NULL;
-	uint64_t count = 0;
 	int r = settle(all, now, e);
 
 	if (r >= 0)
@@ -201,17 +188,8 @@ int sandbox_records_load(struct sandboxes *all, struct zw_error *e)
 	for (r = store_step(&d->store, q, e); r == 1; r = store_step(&d->store, q, e)) {
 		struct sandbox *s = read_row(q);
 
-		if (s == NULL)
-			continue;
-		sandbox_restore(all, s);
-		if (s->ended_at != now || strcmp(s->end_status, restarted) != 0)
-			continue;
-		metrics_add(d->metrics, METRIC_SANDBOXES_ENDED, METRIC_LABELS(restarted), 1);
-		sandbox_event(s, "ended", json_pack("{ss ss}", "status", s->end_status, "reason", s->end_reason));
-		sandbox_events_over(s);
-		count++;
+		if (s != NULL)
+			sandbox_restore(all, s);
 	}
-	if (count > 0)
-		dlog(d->log, DLOG_WARNING, "sandboxes ended with the daemon before this one", dlog_number("sandboxes", count));
 	return r;
 }

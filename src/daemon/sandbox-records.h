@@ -13,6 +13,6 @@ struct sandboxes;
 int sandbox_record_keep(const struct sandbox *s);
 /* Its row goes. One that cannot be removed now is too old at the next start. */
 void sandbox_record_forget(const struct sandbox *s);
-/* At the start, before anything is created: all that ran ends with "daemon_restarted", in the store and in the table; what is
- * older than --keep-record goes. */
+/* At the start, before anything is created: into the table. What ran is STARTING there, until it is taken over or ended
+ * (sandbox-outlive.h). What is older than --keep-record goes. */
 int sandbox_records_load(struct sandboxes *all, struct zw_error *e);

@@ -17,6 +17,7 @@
 #include "daemon/sandbox-events.h"
 #include "daemon/sandbox-files.h"
 #include "daemon/sandbox-levels.h"
+#include "daemon/sandbox-outlive.h"
 #include "daemon/sandbox-records.h"
 
 enum { SWEEP_SECONDS = 10 }; /* or sooner, where records are kept for less */
@@ -77,6 +78,8 @@ void sandbox_restore(struct sandboxes *all, struct sandbox *s)
 	s->all = all;
 	all->next_number = s->number;
 	link_in(all, s);
+	if (s->state != SANDBOX_ENDED)
+		return;
 	all->live--;
 	all->ended++;
 }
@@ -181,12 +184,16 @@ static void cut_lasting(struct sandbox *s)
 static void destroy(struct sandbox *s)
 {
 	cut_lasting(s);
+	if (s->all->daemon->draining)
+		sandbox_outlive_end(s);
+	else
+		sandbox_outlive_leave(s);      /* it has failed, and another one may do better */
+	s->session = session_free(s->session); /* nothing that goes now is to be told to the supervisor */
 	link_out(s->all, s);
 	sandbox_contexts_free(s);
 	processes_free(s);
 	sandbox_events_free(s);
 	sandbox_files_end(s, "the service ends");
-	s->session = session_free(s->session);
 	if (s->timer != NULL)
 		event_free(s->timer);
 	while (s->waiters != NULL) {
@@ -260,6 +267,7 @@ static void finish(struct sandbox *s, const char *status, const char *reason)
 	if (s->timer != NULL)
 		(void) event_del(s->timer);
 	sandbox_files_end(s, "the sandbox has ended");
+	sandbox_outlive_end(s);
 	s->session = session_free(s->session);
 	sandbox_measure_over(s);
 	processes_sandbox_ended(s);
@@ -297,8 +305,10 @@ void sandbox_end(struct sandbox *s, const char *status, const char *reason)
 	cut(s, true);
 	/* The end of the line ends it too, and says so to all who wait for an answer. */
 	if (session_ask(s->session, json_pack("{ss ss ss}", "t", "end", "status", status, "reason", reason), NULL, 0,
-			process_no_answer, NULL, NULL) < 0)
+			process_no_answer, NULL, NULL) < 0) {
+		sandbox_outlive_end(s);
 		session_hang_up(s->session);
+	}
 }
 
 void sandbox_on_end(struct sandbox *s, void (*call)(void *arg, struct sandbox *s), void *arg)
@@ -338,6 +348,7 @@ static void pause_done(void *arg, const json_t *m, int *fd)
 	if (m != NULL && json_integer_value(json_object_get(m, "errno")) == 0) {
 		sandbox_set_paused(s, true);
 		s->left = s->timeout; /* the two clocks differ: a little may seem to be left */
+		keep(s);
 	} else if (m != NULL) {
 		sandbox_end(s, "timeout", "its time was over, and it could not be paused");
 	}
@@ -373,6 +384,14 @@ void sandbox_set_timeout(struct sandbox *s, usec_t timeout)
 	keep(s);
 }
 
+void sandbox_changed(struct sandbox *s)
+{
+	if (s->outlive == NULL)
+		return;
+	sandbox_outlive_memo(s);
+	keep(s);
+}
+
 void sandbox_set_paused(struct sandbox *s, bool paused)
 {
 	usec_t now = now_realtime();
@@ -401,18 +420,31 @@ void sandbox_set_paused(struct sandbox *s, bool paused)
 
 /* ---- What the supervisor says. ---- */
 
+static void set(json_t **at, const json_t *m, const char *key)
+{
+	json_decref(*at);
+	*at = json_incref(json_object_get(m, key));
+}
+
+void sandbox_describe(struct sandbox *s, const json_t *m)
+{
+	set(&s->limits, m, "limits");
+	set(&s->enforcement, m, "enforcement");
+	set(&s->not_enforced, m, "not_enforced");
+	free(s->home);
+	s->home = xstrdup(json_string_value(json_object_get(m, "home")));
+	s->has_root = json_is_true(json_object_get(m, "root"));
+	s->setup = (usec_t) json_integer_value(json_object_get(m, "setup_usec"));
+}
+
 static void on_ready(void *arg, const json_t *m)
 {
 	struct sandbox *s = arg;
 	struct metrics *metrics = s->all->daemon->metrics;
 	int r;
 
-	s->limits = json_incref(json_object_get(m, "limits"));
-	s->enforcement = json_incref(json_object_get(m, "enforcement"));
-	s->not_enforced = json_incref(json_object_get(m, "not_enforced"));
-	s->home = xstrdup(json_string_value(json_object_get(m, "home")));
-	s->has_root = json_is_true(json_object_get(m, "root"));
-	s->setup = (usec_t) json_integer_value(json_object_get(m, "setup_usec"));
+	sandbox_describe(s, m);
+	sandbox_outlive_begin(s);
 	r = s->hidden ? 0 : sandbox_record_keep(s);
 	if (r < 0) {
 		s->problem.code = r == -ENOSPC ? PROBLEM_INSUFFICIENT_STORAGE : PROBLEM_UNAVAILABLE;
@@ -471,6 +503,13 @@ static void on_ended(void *arg, const json_t *m)
 {
 	struct sandbox *s = arg;
 
+	if (s->state == SANDBOX_STARTING && s->outlive != NULL) {
+		dlog(s->all->daemon->log, DLOG_WARNING, "a sandbox could not be taken over", dlog_text("sandbox_id", s->id),
+		     dlog_text("why", m == NULL ? "its supervisor has ended, or said what makes no sense" : "it was ending"));
+		sandbox_outlive_leave(s); /* and sandboxes_adopt() ends it */
+		s->session = session_free(s->session);
+		return;
+	}
 	if (m == NULL) {
 		if (s->state == SANDBOX_STARTING) {
 			s->problem.code = PROBLEM_UNAVAILABLE;
@@ -489,7 +528,44 @@ static void on_ended(void *arg, const json_t *m)
 	finish(s, json_string_value(json_object_get(m, "status")), json_string_value(json_object_get(m, "reason")));
 }
 
-static const struct session_events events = {.ready = on_ready, .refused = on_refused, .event = on_event, .ended = on_ended};
+static const struct session_events events = {.ready = on_ready,
+					     .refused = on_refused,
+					     .event = on_event,
+					     .adopted = sandbox_adopted,
+					     .held = sandbox_held,
+					     .ended = on_ended};
+
+/* ---- One of a daemon before this one. ---- */
+
+int sandbox_reconnect(struct sandbox *s, int line)
+{
+	struct zw_error e = {0};
+
+	s->timer = event_new(s->all->daemon->base, -1, 0, on_timer, s);
+	s->session = session_new(s->all->daemon->base, line, &events, s, &e);
+	return s->timer != NULL && s->session != NULL ? 0 : -EINVAL;
+}
+
+void sandbox_go_on(struct sandbox *s, bool paused, usec_t left)
+{
+	s->state = paused ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+	s->began = now_monotonic();
+	if (paused) {
+		s->left = left > 0 ? left : s->timeout;
+		s->expires = ZW_UNLIMITED;
+		sandbox_contexts_pause(s, true);
+	} else {
+		arm(s, left);
+	}
+	keep(s);
+	count_states(s->all);
+}
+
+void sandbox_lost(struct sandbox *s, const char *status, const char *reason)
+{
+	s->state = SANDBOX_RUNNING; /* it did run */
+	finish(s, status, reason);
+}
 
 /* ---- The beginning. ---- */
 
@@ -738,6 +814,7 @@ int sandboxes_start(struct daemon *d, struct zw_error *e)
 
 	all->daemon = d;
 	all->next_number = 1;
+	all->outlive_dir = -EBADF;
 	d->sandboxes = all;
 	r = sandbox_policies_init(&all->policies, d->options->ceiling, d->options->policy, d->options->templates, e);
 	if (r < 0)
@@ -749,9 +826,12 @@ int sandboxes_start(struct daemon *d, struct zw_error *e)
 	all->sweep = event_new(d->base, -1, EV_PERSIST, on_sweep, all);
 	if (all->sweep == NULL || event_add(all->sweep, &every) < 0)
 		return zw_error(e, ENOMEM, "there is not enough memory for a timer");
-	r = sandbox_records_load(all, e);
+	r = sandbox_outlive_open(all, e);
+	if (r >= 0)
+		r = sandbox_records_load(all, e);
 	if (r < 0)
 		return r;
+	sandboxes_adopt(all);
 	metrics_on_scrape(d->metrics, on_scrape, all);
 	daemon_on_info(d, add_info, all);
 	daemon_on_stop(d, stop, all);
@@ -770,6 +850,7 @@ struct sandboxes *sandboxes_free(struct sandboxes *all)
 	all->measure = sandbox_measure_free(all->measure);
 	all->levels = sandbox_levels_free(all->levels);
 	all->launcher = launcher_client_free(all->launcher);
+	sandbox_outlive_close(all);
 	sandbox_policies_done(&all->policies);
 	free(all);
 	return NULL;

@@ -23,6 +23,7 @@ struct launcher_client;
 struct process;
 struct sandbox_context;
 struct event_log;
+struct sandbox_outlive;
 struct sandbox_measure;
 struct sandbox_levels;
 
@@ -42,6 +43,7 @@ struct sandboxes {
 	struct event_log *events; /* of all, NULL before the first */
 	struct sandbox_measure *measure;
 	struct sandbox_levels *levels;
+	int outlive_dir; /* of the sockets of sandboxes that outlive the daemon, -EBADF: there is none */
 	bool stopping;
 };
 
@@ -105,6 +107,7 @@ struct sandbox {
 	bool pause_on_timeout;
 	struct event *timer;
 	struct session *session;
+	struct sandbox_outlive *outlive;                     /* NULL: it ends with the daemon */
 	json_t *limits, *enforcement, *not_enforced, *usage; /* NULL while not known */
 	json_t *last_word;                                   /* "ended", NULL when there was none */
 	char *home;
@@ -139,7 +142,7 @@ struct sandbox_wish {
  * `problem`. */
 int sandbox_create(struct sandboxes *all, const struct sandbox_wish *wish, void (*ready)(void *arg, struct sandbox *s), void *arg,
 		   struct sandbox **ret, struct problem *p);
-/* Takes over one that has ended before this daemon began, with its number; numbers must come in order. */
+/* Takes over one of a daemon before this one, ended or still STARTING, with its number; numbers must come in order. */
 void sandbox_restore(struct sandboxes *all, struct sandbox *s);
 /* NULL: there is none, or none any more. */
 struct sandbox *sandbox_find(struct daemon *d, const char *id);
@@ -157,8 +160,17 @@ void sandbox_watch_add(struct sandbox *s, struct sandbox_watch *w);
 void sandbox_watch_remove(struct sandbox *s, const struct sandbox_watch *w);
 void sandbox_watch_tell(struct sandbox *s, const struct process *p);
 void sandbox_set_timeout(struct sandbox *s, usec_t timeout);
+/* `env` or `extras` are others than when it was ready: for a daemon that comes after this one. */
+void sandbox_changed(struct sandbox *s);
 /* After the supervisor has done it: the state and the clock. */
 void sandbox_set_paused(struct sandbox *s, bool paused);
+
+/* For sandbox-outlive.c. reconnect: `line` is taken over, 0 or -EINVAL. describe: what "ready" says. go_on: from STARTING, with
+ * so much of its time left. lost: from STARTING to the end. */
+int sandbox_reconnect(struct sandbox *s, int line);
+void sandbox_describe(struct sandbox *s, const json_t *m);
+void sandbox_go_on(struct sandbox *s, bool paused, usec_t left);
+void sandbox_lost(struct sandbox *s, const char *status, const char *reason);
 
 const char *sandbox_state_name(enum sandbox_state state);
 /* "running,paused": words of those states of `allowed`, each a bit 1U << state. False: there is another word. */

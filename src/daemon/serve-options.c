@@ -32,6 +32,8 @@ static const struct serve_option table[] = {
     {"allow-origin", OPTION_LIST, "ORIGIN", "let pages of this origin make requests", AT(allow_origins), NULL, false},
     {"on-restart", OPTION_CHOICE, "end|adopt", "what happens to sandboxes that outlived a crash (end)", AT(on_restart),
      "end|adopt", false},
+    {"adopt-wait", OPTION_TIME, "D", "with adopt: how long sandboxes wait for the next daemon before they end (60s)",
+     AT(adopt_wait), NULL, false},
     {"max-sandboxes", OPTION_COUNT, "N", "how many sandboxes at once (1000)", AT(max_sandboxes), NULL, false},
     {"max-timeout", OPTION_TIME, "D", "the longest life that a request may ask for (24h)", AT(max_timeout), NULL, false},
     {"keep-record", OPTION_TIME, "D", "how long an ended sandbox can be asked about (24h)", AT(keep_record), NULL, false},
@@ -224,6 +226,7 @@ static void set_defaults(struct serve_options *o)
 				    .max_timeout = 24 * 3600 * USEC_PER_SEC,
 				    .keep_record = 24 * 3600 * USEC_PER_SEC,
 				    .drain = 10 * USEC_PER_SEC,
+				    .adopt_wait = 60 * USEC_PER_SEC,
 				    .on_restart = xstrdup("end"),
 				    .log_format = xstrdup("text")};
 }

@@ -21,7 +21,7 @@ struct serve_options {
 	const char *own_policy; /* of `zwinger mcp`: a document that every sandbox gets, whatever the ceiling; not an option */
 	bool allow_plain_http, help, version;
 	uint64_t max_sandboxes;
-	usec_t max_timeout, keep_record, drain;
+	usec_t max_timeout, keep_record, drain, adopt_wait;
 };
 
 enum option_kind { OPTION_TEXT, OPTION_PATH, OPTION_LIST, OPTION_SWITCH, OPTION_COUNT, OPTION_TIME, OPTION_CHOICE };

@@ -31,6 +31,7 @@ struct session {
 	const struct session_events *events;
 	void *arg;
 	bool ready, ended, busy, freed; /* busy: within a callback */
+	bool adopting;
 	struct asked *asked;
 	size_t asked_count, asked_room;
 	struct waiting *first, **last;
@@ -131,10 +132,35 @@ int session_ask(struct session *s, json_t *m, const int *fds, size_t nfds, sessi
 	r = send_text(s, text, fds, nfds);
 	if (r < 0)
 		return r;
-	s->next = s->next < INT32_MAX ? s->next + 1 : 1;
+	s->next = s->next < SESSION_ADOPT_ID - 1 ? s->next + 1 : 1;
 	note(s, &(struct asked){.id = id, .start = start, .answer = answer, .arg = arg});
 	if (ret_id != NULL)
 		*ret_id = id;
+	return 0;
+}
+
+int session_adopt(struct session *s, session_answer *answer, void *arg)
+{
+	s->adopting = true;
+	s->next = SESSION_ADOPT_ID;
+	return session_ask(s, json_pack("{ss}", "t", "adopt"), NULL, 0, answer, arg, NULL);
+}
+
+static struct asked *asked_of(struct session *s, json_int_t id)
+{
+	for (size_t i = 0; i < s->asked_count; i++)
+		if (s->asked[i].id == id)
+			return &s->asked[i];
+	return NULL;
+}
+
+int session_take_over(struct session *s, json_int_t process, bool started, session_answer *answer, void *arg)
+{
+	if (process < 1 || process >= SESSION_ADOPT_ID || s->asked_count >= REQUESTS_MAX)
+		return -EINVAL;
+	if (asked_of(s, process) != NULL)
+		return -EEXIST;
+	note(s, &(struct asked){.id = (uint32_t) process, .start = true, .started = started, .answer = answer, .arg = arg});
 	return 0;
 }
 
@@ -197,14 +223,51 @@ static bool good_exited(const json_t *m)
 	       list_or_none(m, "connections");
 }
 
-static struct asked *asked_of(struct session *s, const json_t *m)
+static bool is_id(const json_t *m, const char *key)
 {
-	json_int_t id = json_integer_value(json_object_get(m, "id"));
+	json_int_t value = json_integer_value(json_object_get(m, key));
 
-	for (size_t i = 0; i < s->asked_count; i++)
-		if (s->asked[i].id == id)
-			return &s->asked[i];
-	return NULL;
+	return value >= 1 && value < SESSION_ADOPT_ID;
+}
+
+static bool good_adopted(const json_t *m)
+{
+	return good_ready(m) && json_is_boolean(json_object_get(m, "paused")) && is_id(m, "next");
+}
+
+/* The numbers of its descriptors are told in order, each once. */
+static bool good_which(const json_t *list, size_t nfds)
+{
+	json_int_t last = -1;
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		if (!json_is_integer(one) || json_integer_value(one) <= last || json_integer_value(one) >= SESSION_FDS_MAX)
+			return false;
+		last = json_integer_value(one);
+	}
+	return json_is_array(list) && json_array_size(list) == nfds;
+}
+
+static bool good_held(const json_t *m, size_t nfds)
+{
+	const char *state = json_string_value(json_object_get(m, "state")),
+		   *end = json_string_value(json_object_get(json_object_get(m, "exit"), "t"));
+	const json_t *memo = json_object_get(m, "memo");
+
+	if (state == NULL || !is_id(m, "process") || (!json_is_object(memo) && !json_is_null(memo)) ||
+	    !good_which(json_object_get(m, "fds"), nfds))
+		return false;
+	if (strcmp(state, "starting") == 0)
+		return true;
+	if (!has_whole(m, "pid"))
+		return false;
+	if (strcmp(state, "running") == 0)
+		return true;
+	return strcmp(state, "ended") == 0 && end != NULL && strcmp(end, "exited") == 0 && has_whole(m, "ended_usec") &&
+	       good_exited(json_object_get(m, "exit"));
 }
 
 /* Is `m` what the request can be answered with now? */
@@ -231,7 +294,7 @@ static bool fits(struct asked *a, const char *type, const json_t *m, bool *ret_l
 
 static bool take_answer(struct session *s, const char *type, const json_t *m, int *fd)
 {
-	struct asked *at = asked_of(s, m), a;
+	struct asked *at = asked_of(s, json_integer_value(json_object_get(m, "id"))), a;
 	bool last;
 
 	if (at == NULL || !fits(at, type, m, &last))
@@ -239,25 +302,40 @@ static bool take_answer(struct session *s, const char *type, const json_t *m, in
 	a = *at;
 	if (last)
 		*at = s->asked[--s->asked_count];
+	s->adopting = s->adopting && a.id != SESSION_ADOPT_ID;
 	a.answer(a.arg, m, fd);
 	return true;
 }
 
-static bool take_message(struct session *s, const json_t *m, int *fd)
+static bool take_adopted(struct session *s, const json_t *m, int *fd)
+{
+	if (!s->adopting || s->ready || !good_adopted(m))
+		return false;
+	s->ready = true;
+	s->next = (uint32_t) json_integer_value(json_object_get(m, "next"));
+	return s->events->adopted(s->arg, m, fd);
+}
+
+/* `fd`: room for SESSION_FDS_MAX, of which the first alone is looked at but for "held". */
+static bool take_message(struct session *s, const json_t *m, int *fd, size_t nfds)
 {
 	const char *type = json_string_value(json_object_get(m, "t"));
 
 	if (type == NULL || s->ended)
 		return false;
 	if (strcmp(type, "ready") == 0) {
-		if (s->ready || !good_ready(m))
+		if (s->ready || s->adopting || !good_ready(m))
 			return false;
 		s->ready = true;
 		s->events->ready(s->arg, m);
 	} else if (strcmp(type, "refused") == 0) {
-		if (s->ready || !good_refused(m))
+		if (s->ready || s->adopting || !good_refused(m))
 			return false;
 		s->events->refused(s->arg, m);
+	} else if (strcmp(type, "adopted") == 0) {
+		return take_adopted(s, m, fd);
+	} else if (strcmp(type, "held") == 0) {
+		return s->adopting && s->ready && good_held(m, nfds) && s->events->held(s->arg, m, fd, nfds);
 	} else if (strcmp(type, "event") == 0) {
 		if (!good_event(m))
 			return false;
@@ -302,10 +380,9 @@ static void over(struct session *s, const json_t *m)
 static bool receive(struct session *s)
 {
 	static char text[SESSION_MESSAGE_MAX + 1]; /* one thread, and nobody reads within a reading */
-	int fd = -EBADF;
-	size_t nfds = 1;
-	ssize_t n = fd_recv(s->line, text, sizeof text, &fd, &nfds);
-	cleanup_fd int own = n > 0 && nfds == 1 ? fd : -EBADF;
+	int fds[SESSION_FDS_MAX] = {-EBADF};
+	size_t nfds = SESSION_FDS_MAX;
+	ssize_t n = fd_recv(s->line, text, sizeof text, fds, &nfds);
 	const char *type;
 	json_t *m;
 	bool good = false;
@@ -317,8 +394,10 @@ static bool receive(struct session *s)
 	if (type != NULL && strcmp(type, "ended") == 0 && good_ended(m))
 		over(s, m);
 	else
-		good = m != NULL && take_message(s, m, &own);
+		good = m != NULL && take_message(s, m, fds, nfds);
 	json_decref(m);
+	for (size_t i = 0; i < nfds; i++)
+		fd_close(&fds[i]);
 	if (!good && !s->freed)
 		over(s, NULL);
 	return good && !s->freed && !s->ended;

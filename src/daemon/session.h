@@ -16,6 +16,10 @@ struct session_events {
 	void (*ready)(void *arg, const json_t *m);
 	void (*refused)(void *arg, const json_t *m);
 	void (*event)(void *arg, const char *kind, const json_t *m);
+	/* Of session_adopt() alone, may be NULL otherwise: "adopted" with its listening socket, then "held" for each process.
+	 * False: it makes no sense. Descriptors that are to be kept are replaced by -EBADF. */
+	bool (*adopted)(void *arg, const json_t *m, int *listener);
+	bool (*held)(void *arg, const json_t *m, int *fds, size_t nfds);
 	/* The last one, after every request was answered with NULL. `m` is "ended", or NULL when the line has closed without. */
 	void (*ended)(void *arg, const json_t *m);
 };
@@ -28,6 +32,11 @@ typedef void session_answer(void *arg, const json_t *m, int *fd);
 /* `line` is taken over, also when it fails. */
 struct session *session_new(struct event_base *base, int line, const struct session_events *events, void *arg,
 			    struct zw_error *e);
+/* Asks the supervisor of a daemon that is gone for all that it has; `answer` comes behind the last "held". Before anything else
+ * is asked. As session_ask(). */
+int session_adopt(struct session *s, session_answer *answer, void *arg);
+/* From within `held`: `answer` will be called for what the supervisor tells of the process with this number. -EEXIST, -EINVAL. */
+int session_take_over(struct session *s, json_int_t process, bool started, session_answer *answer, void *arg);
 /* Ends the line: the supervisor ends its sandbox, and, from the event loop, every request is answered with NULL and `ended`
  * called. */
 void session_hang_up(struct session *s);

@@ -1,11 +1,13 @@
 #!/usr/bin/python3 -B
 """What the daemon comes through: kills at any moment, restarts, the orderly end, and a host that runs out of something."""
+import datetime
 import http.client
 import json
 import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,10 +17,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import leftovers  # noqa: E402
 import tap  # noqa: E402
 import zw  # noqa: E402
-from daemon import Daemon, wait_for  # noqa: E402
+from daemon import Daemon, events, wait_for  # noqa: E402
 
 LOOSE = {"version": 1, "enforcement": "best-effort"}  # this machine may not hold every limit for the caller
 KILLS = int(os.environ.get("ZWINGER_TEST_KILLS", "20"))
+ADOPTING_KILLS = int(os.environ.get("ZWINGER_TEST_KILLS", "6"))
 
 
 def serve(t, *flags, before=None, **options):
@@ -111,10 +114,264 @@ def test_idempotency_keys_outlive_the_daemon(t):
     t.equal(d.ask("POST", "/v1/sandboxes", {"name": "two"}, headers=headers).status, 422, "another body")
 
 
-def test_taking_over_is_refused_by_name(t):
-    d = serve(t, "--on-restart", "adopt", wait=False)
-    t.equal(d.process.wait(20), 125, "exit status")
-    t.contains(d.errors(), "--on-restart", "the error")
+# ---- Taking over -----------------------------------------------------------------------------------------------------------
+
+
+def carrying(t, *flags, before=None, **options):
+    """A daemon whose sandboxes wait for the next one; it ends in order with the test."""
+    d = serve(t, "--on-restart", "adopt", "--adopt-wait", "30s", *flags, before=before, **options)
+    t.at_end(d.end)
+    return d
+
+
+def alive(name):
+    return [comm for _, comm, state in zw.descendants().values() if state not in "ZX"].count(name)
+
+
+def start(t, d, sandbox, shell, **wish):
+    r = d.ask("POST", f"/v1/sandboxes/{sandbox}/processes", {"shell": shell, **wish})
+    t.equal(r.status, 201, r.body)
+    return r.json
+
+
+def output(t, d, sandbox, name, query="", **headers):
+    r = d.ask("GET", f"/v1/sandboxes/{sandbox}/processes/{name}/output{query}", headers=headers)
+    t.equal(r.status, 200, r.body)
+    return events(r.body)
+
+
+def text_of(found, stream="stdout"):
+    return "".join(data["text"] for _, event, data in found if event == stream)
+
+
+def read_some(d, sandbox, name, count, last=None):
+    """The first `count` events of a stream that is then left: [(id, event, data)]"""
+    c = d.connection()
+    c.request("GET", f"/v1/sandboxes/{sandbox}/processes/{name}/output", headers={"Authorization": f"Bearer {d.key}", **({"Last-Event-ID": last} if last else {})})
+    r, data = c.getresponse(), b""
+    while data.count(b"\n\n") < count:
+        data += r.readline()
+    c.close()
+    return events(data)
+
+
+def test_what_was_started_goes_on_under_the_next_daemon(t):
+    d = carrying(t)
+    s = create(t, d, env={"A": "kept"}, name="n", metadata={"k": "v"}, timeout="90s")["id"]
+    path = f"/v1/sandboxes/{s}"
+    t.equal(d.ask("POST", path + "/run", {"shell": "mkfifo gate late; echo f > file"}).json["exit_code"], 0, "prepared")
+    start(t, d, s, "cat; echo $A >&2; exit 4", tag="cat", stdin=True)
+    start(t, d, s, "echo here; read x < gate; echo gone; exit 5", tag="ends")
+    start(t, d, s, "echo early; read x < late; (sleep 0.1; echo never) & exit 6", tag="over")
+    d.ask("POST", path + "/run", {"shell": "echo > late"})
+    first = output(t, d, s, "tag:over")
+    start(t, d, s, "stty size; cat", tag="tty", tty={"rows": 9, "columns": 33}, stdin=True)
+    t.equal(d.ask("POST", path + "/processes/tag:cat/stdin", b"one\n").status, 204, "input")
+    t.contains(read_some(d, s, "tag:tty", 1)[0][2]["text"], "9 33", "the terminal")
+    before, lived = read_some(d, s, "tag:cat", 1), look(t, d, s)
+    listed = d.ask("GET", path + "/processes").json["processes"]
+    kill(d)
+    d = carrying(t, before=d)
+    now = look(t, d, s)
+    t.equal({**now, "usage": 0}, {**lived, "usage": 0}, "the sandbox is as it was")
+    t.equal(d.ask("GET", path + "/processes").json["processes"], listed, "and its processes")
+    t.equal(d.ask("POST", path + "/processes/tag:cat/stdin?eof=true", b"two\n").status, 204, "input goes on")
+    found = output(t, d, s, "tag:cat", **{"Last-Event-ID": before[-1][0]})
+    t.equal((text_of(found), text_of(found, "stderr"), found[-1][2]["exit_code"]), ("two\n", "kept\n", 4), "behind what was read")
+    t.equal(text_of(output(t, d, s, "tag:cat")), "one\ntwo\n", "and from the start")
+    t.equal(output(t, d, s, "tag:over"), first, "one that had ended before")
+    t.equal(d.ask("POST", path + "/run", {"shell": "echo $A; cat file; echo > gate"}).json["stdout"], "kept\nf\n", "environment and files")
+    t.equal((text_of(output(t, d, s, "tag:ends"))), "here\ngone\n", "one that ends now")
+    t.equal(d.ask("POST", path + "/processes/tag:tty/stdin?eof=true", b"typed\n").status, 204, "into the terminal")
+    t.contains(text_of(output(t, d, s, "tag:tty"), "tty"), "typed", "and out of it")
+    t.equal(d.ask("GET", path + "/files?path=file").body, b"f\n", "the program for files")
+    r = d.ask("POST", path + "/fork", {})
+    t.equal((r.status, r.json["sandboxes"][0]["metadata"]), (201, {"k": "v"}), r.body)
+    fork = r.json["sandboxes"][0]["id"]
+    t.equal(d.ask("POST", f"/v1/sandboxes/{fork}/run", {"shell": "echo $A; cat file"}).json["stdout"], "kept\nf\n", "a fork of it")
+    t.equal(d.ask("DELETE", path).json["end"]["status"], "deleted", "DELETE")
+    t.equal(os.listdir(os.path.join(d.state, "sessions")), [fork], "sockets")
+
+
+def test_how_a_process_ended_while_nobody_was_there_is_told(t):
+    d = carrying(t)
+    s = create(t, d)["id"]
+    start(t, d, s, "sleep 0.3; seq 20000; exit 7", tag="long")  # more than a pipe holds
+    start(t, d, s, "sleep 0.3; kill -9 $$", tag="killed")
+    at = time.time()
+    kill(d)
+    t.equal(alive("zwinger-session"), 1, "its supervisor waits")
+    t.until(lambda: alive("sleep") == 0, 20, "they went on")
+    d = carrying(t, before=d)
+    found = output(t, d, s, "tag:long")
+    t.equal(text_of(found), "".join(f"{i}\n" for i in range(1, 20001)), "nothing is lost")
+    t.equal((found[-1][2]["exit_code"], found[-1][2]["dropped"]), (7, 0), found[-1])
+    found = output(t, d, s, "tag:killed")
+    t.equal((found[-1][2]["signal"], found[-1][2]["status"]), (9, "signaled"), found[-1])
+    t.check(found[-1][2]["ended_at"] >= time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)), found[-1])
+
+
+def test_no_byte_is_lost_or_told_twice(t):
+    """Kills while output comes fast, to a reader and to nobody."""
+    d = carrying(t)
+    s = create(t, d)["id"]
+    line = "x" * 56
+    for tag in ("read", "unread"):
+        start(t, d, s, f"i=100000; while [ $i -lt 140000 ]; do echo ${{i}}{line}; i=$((i+1)); done; exit 3", tag=tag)
+    got, last = "", None
+    dice = random.Random()
+    for _ in range(4):
+        some = read_some(d, s, "tag:read", dice.randrange(1, 8), last)
+        got, last = got + text_of(some), some[-1][0]
+        kill(d)
+        d = carrying(t, before=d)
+    whole = "".join(f"{i}{line}\n" for i in range(100000, 140000))
+    t.check(got == whole[:len(got)], "what was read before the kills")
+    rest = output(t, d, s, "tag:read", **{"Last-Event-ID": last})
+    t.check(got + text_of(rest) == whole, f"{len(got)} + {len(text_of(rest))} of {len(whole)} bytes")
+    t.equal((rest[-1][2]["exit_code"], rest[-1][2]["dropped"]), (3, 0), rest[-1])
+    t.check(text_of(output(t, d, s, "tag:unread")) == whole, "what nobody has read")
+
+
+def test_what_is_over_the_kept_bytes_is_counted(t):
+    d = carrying(t)
+    s = create(t, d, policy={**LOOSE, "limits": {"output": 200000}})["id"]
+    start(t, d, s, "seq 100000; read x", tag="t", stdin=True)
+    size = len("".join(f"{i}\n" for i in range(1, 100001)))
+    t.until(lambda: d.ask("GET", f"/v1/sandboxes/{s}/processes/tag:t").json["dropped"] == size - 200000, 20, "all is written")
+    kill(d)
+    d = carrying(t, before=d)
+    t.equal(d.ask("GET", f"/v1/sandboxes/{s}/processes/tag:t").json["dropped"], size - 200000, "dropped")
+    d.ask("POST", f"/v1/sandboxes/{s}/processes/tag:t/stdin", b"\n")
+    text = text_of(output(t, d, s, "tag:t"))
+    t.equal((len(text), text[-7:]), (200000, "100000\n"), "what is kept")
+
+
+def test_clocks_go_on(t):
+    d = carrying(t)
+    short, asleep, long, frozen = (create(t, d, **wish)["id"] for wish in (
+        {"timeout": "1500ms"}, {"timeout": "1500ms", "on_timeout": "pause"}, {"timeout": "80s"}, {"timeout": "70s"}))
+    start(t, d, long, "sleep 1000", timeout="4s", tag="timed")
+    t.equal(d.ask("POST", f"/v1/sandboxes/{frozen}/pause").status, 200, "pause")
+    expires = look(t, d, long)["expires_at"]
+    kill(d)
+    time.sleep(2)  # the time of two of them, with nobody to end them
+    d = carrying(t, before=d)
+    t.until(lambda: look(t, d, short)["end"] is not None, 5, "one whose time is over ends")
+    t.equal(look(t, d, short)["end"]["status"], "timeout", "why")
+    t.until(lambda: look(t, d, asleep)["state"] == "paused", 5, "and another one is paused")
+    t.between(len(expires), 20, 30, expires)
+    t.check(abs(seconds(look(t, d, long)["expires_at"]) - seconds(expires)) < 1, "expiry")
+    t.equal(output(t, d, long, "tag:timed")[-1][2]["status"], "timeout", "the clock of a process")
+    t.equal((look(t, d, frozen)["state"], look(t, d, frozen)["expires_at"]), ("paused", None), "a paused one")
+    t.equal(d.ask("POST", f"/v1/sandboxes/{frozen}/run", {"command": ["true"]}).status, 409, "stands still")
+    t.equal(d.ask("POST", f"/v1/sandboxes/{frozen}/resume").status, 200, "resume")
+    t.between(seconds(look(t, d, frozen)["expires_at"]) - time.time(), 40, 71, "its time goes on")
+    t.equal(d.ask("POST", f"/v1/sandboxes/{frozen}/run", {"command": ["true"]}).json["exit_code"], 0, "and it")
+
+
+def seconds(timestamp):
+    return datetime.datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
+
+
+def test_the_interface_of_e2b_goes_on(t):
+    templates = t.tmp("templates")
+    os.mkdir(templates, 0o755)
+    with open(os.path.join(templates, "base.yaml"), "w", encoding="utf-8") as f:
+        json.dump(LOOSE, f)
+    d = carrying(t, "--templates", templates)
+    wish = {"templateID": "base", "timeout": 60, "metadata": {"k": "v"}, "envVars": {"A": "kept"}, "network": {"allowPublicTraffic": False}}
+    r = d.ask("POST", "/v2/sandboxes", wish, key=None, headers={"X-API-KEY": d.key})
+    t.equal(r.status, 201, r.body)
+    s, facts = r.json["sandboxID"], r.json
+    start(t, d, s, "echo served > index.html; exec python3 -m http.server 8000", tag="server")
+
+    def served(**headers):
+        return d.ask("GET", "/index.html", key=None, headers={"Host": f"8000-{s}.localhost", **headers})
+
+    token = {"e2b-traffic-access-token": facts["trafficAccessToken"]}
+    t.until(lambda: served(**token).status == 200, 20, "the server serves")
+    files = {"e2b-sandbox-id": s, "e2b-sandbox-port": "49983", "X-Access-Token": facts["envdAccessToken"]}
+    kill(d)
+    d = carrying(t, "--templates", templates, before=d)
+    t.equal((served(**token).body, served().status), (b"served\n", 403), "traffic, and none without its token")
+    t.equal(d.ask("GET", "/files?path=index.html", key=None, headers=files).body, b"served\n", "files, by the token of before")
+    listed = d.ask("GET", "/v2/sandboxes", key=None, headers={"X-API-KEY": d.key}).json
+    t.equal([(x["sandboxID"], x["metadata"]) for x in listed], [(s, {"k": "v"})], "the list")
+    t.equal(d.ask("POST", f"/v1/sandboxes/{s}/run", {"shell": "echo $A"}).json["stdout"], "kept\n", "environment")
+
+
+def test_a_run_ends_with_its_client(t):
+    d = carrying(t)
+    s = create(t, d)["id"]
+    clients = []
+    for path in ("/v1/run", f"/v1/sandboxes/{s}/run"):
+        c = d.connection()
+        clients.append(c)
+        c.request("POST", path, json.dumps({"command": ["sleep", "986"]}), {"Authorization": f"Bearer {d.key}", "Content-Type": "application/json"})
+    t.until(lambda: alive("sleep") == 2, 10, "they run")
+    kill(d)
+    d = carrying(t, before=d)
+    t.until(lambda: alive("sleep") == 0, 10, "they have ended")
+    t.equal(d.ask("GET", f"/v1/sandboxes/{s}/processes").json["processes"], [], "nor are they listed")
+    t.equal(look(t, d, s)["state"], "running", "the sandbox lives")
+
+
+def test_nobody_waits_for_a_daemon_for_ever(t):
+    d = serve(t, "--on-restart", "adopt", "--adopt-wait", "1500ms")
+    ids = [create(t, d)["id"] for _ in range(3)]
+    start(t, d, ids[0], "trap '' TERM; sleep 1000")
+    d.ask("POST", f"/v1/sandboxes/{ids[1]}/pause")
+    kill(d)
+    time.sleep(0.5)
+    t.equal(alive("zwinger-session"), 3, "they wait")
+    t.until(nobody_left, 20, f"all are gone: {zw.descendants()}")
+    d = carrying(t, before=d)
+    t.equal({look(t, d, i)["end"]["status"] for i in ids}, {"daemon_restarted"}, "found as ended")
+    t.equal(os.listdir(os.path.join(d.state, "sessions")), [], "sockets")
+
+
+def test_a_daemon_that_takes_nothing_over_ends_all(t):
+    d = carrying(t)
+    s = create(t, d)["id"]
+    start(t, d, s, "sleep 1000")
+    kill(d)
+    d = serve(t, before=d)
+    t.equal(look(t, d, s)["end"]["status"], "daemon_restarted", "as ever")
+    t.until(lambda: alive("zwinger-session") == 0, 10, "and it is gone")
+    t.equal(d.end(), 0, "exit status")
+
+
+def test_a_living_daemon_loses_nothing_and_a_failing_one_either(t):
+    d = carrying(t)
+    s = create(t, d)["id"]
+    start(t, d, s, "cat", tag="cat", stdin=True)
+    folder = os.open(os.path.join(d.state, "sessions"), os.O_PATH)
+    t.at_end(os.close, folder)
+    t.equal(os.stat(folder).st_mode & 0o777, 0o700, "mode of the folder")
+    thief = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    t.at_end(thief.close)
+    thief.settimeout(0.5)
+    thief.connect(f"/proc/self/fd/{folder}/{s}")
+    thief.send(b'{"t":"adopt","id":2147483647}')
+    try:
+        t.fail(f"it was answered: {thief.recv(65536)}")
+    except TimeoutError:
+        pass
+    t.equal(d.ask("POST", f"/v1/sandboxes/{s}/processes/tag:cat/stdin", b"x\n").status, 204, "the daemon has it")
+    second = serve(t, "--on-restart", "adopt", wait=False, state=d.state)
+    t.equal(second.process.wait(20), 1, "a second daemon")
+    thief.close()
+    kill(d)
+    busy = socket.create_server(("127.0.0.1", 0))
+    t.at_end(busy.close)
+    failed = serve(t, "--on-restart", "adopt", wait=False, before=d, listen=(f"127.0.0.1:{busy.getsockname()[1]}",))
+    t.equal(failed.process.wait(20), 1, "one whose address is taken")
+    d = carrying(t, before=d)
+    t.equal(d.ask("POST", f"/v1/sandboxes/{s}/processes/tag:cat/stdin?eof=true", b"y\n").status, 204, "the next one has it")
+    t.equal(text_of(output(t, d, s, "tag:cat")), "x\ny\n", "output")
+    t.equal(d.end(), 0, "exit status")
+    t.until(nobody_left, 10, f"an orderly end leaves nobody: {zw.descendants()}")
 
 
 # ---- Kills -----------------------------------------------------------------------------------------------------------------
@@ -123,14 +380,14 @@ def test_taking_over_is_refused_by_name(t):
 class Load:
     """Clients that create, work, delete and run, until their daemon is gone; `told` is what they were told."""
 
-    def __init__(self, d, count, seed):
+    def __init__(self, d, count, seed, owned=()):
         self.d, self.told, self.deleted, self.wrong = d, [], {}, []
-        self.threads = [threading.Thread(target=self.work, args=(random.Random(seed * 100 + i),)) for i in range(count)]
+        self.unwanted = set()  # its deletion was asked for
+        self.threads = [threading.Thread(target=self.work, args=(random.Random(seed * 100 + i), list(owned[i::count]))) for i in range(count)]
         for thread in self.threads:
             thread.start()
 
-    def work(self, dice):
-        mine = []
+    def work(self, dice, mine):
         try:
             while True:
                 what = dice.random()
@@ -142,6 +399,7 @@ class Load:
                     self.expect(self.d.ask("POST", f"/v1/sandboxes/{dice.choice(mine)}/processes", {"shell": "trap '' TERM; sleep 1000"}), 201)
                 else:
                     gone = mine.pop(dice.randrange(len(mine)))
+                    self.unwanted.add(gone)
                     r = self.d.ask("DELETE", f"/v1/sandboxes/{gone}")
                     self.expect(r, 200)
                     self.deleted[gone] = r.json
@@ -192,6 +450,41 @@ def test_kills_at_random_moments_leave_nothing_and_no_lie(t):
     t.check(len(told) >= KILLS, f"there was work: {len(told)} sandboxes, {len(deleted)} deleted")
     for sandbox_id in dice.sample(told, min(50, len(told))):
         t.equal(look(t, d, sandbox_id)["state"], "ended", "one of any time before")
+    t.equal(d.end(), 0, "exit status")
+    t.until(nobody_left, 20, "all processes are gone")
+    t.equal(before.news(), [], "left behind")
+
+
+@tap.alone
+def test_kills_lose_no_sandbox_that_is_taken_over(t):
+    before = leftovers.Snapshot()
+    seed = random.randrange(1 << 30)
+    t.note(f"seed {seed}")
+    dice = random.Random(seed)
+    d, mine, deleted = carrying(t, "--max-sandboxes", "30"), [], {}
+    for n in range(ADOPTING_KILLS):
+        load = Load(d, 4, seed + n, mine)
+        time.sleep(dice.uniform(0.02, 0.7))  # the moment of the kill: nothing is waited for
+        kill(d)
+        t.check(load.join(), "the clients end")
+        t.equal(load.wrong, [], f"answers before kill {n}")
+        deleted.update(load.deleted)
+        d = carrying(t, "--max-sandboxes", "30", before=d)
+        mine = [i for i in [*mine, *load.told] if i not in deleted]
+        living = {s["id"]: s for s in d.ask("GET", "/v1/sandboxes").json["sandboxes"]}
+        for sandbox_id in mine:
+            found = look(t, d, sandbox_id)
+            state = (found["state"], (found["end"] or {}).get("status"))
+            # The answer to a deletion may not have come, nor have been written.
+            t.among(state, [("running", None), *([("ended", "deleted"), ("ended", "daemon_restarted")] if sandbox_id in load.unwanted else [])], found)
+            t.equal(found["state"] == "running", sandbox_id in living, "in the list")
+        for sandbox_id in living:
+            r = d.ask("POST", f"/v1/sandboxes/{sandbox_id}/run", {"command": ["echo", "it lives"]})
+            t.equal((r.status, r.status == 200 and r.json["stdout"]), (200, "it lives\n"), r.body)
+        for sandbox_id in load.deleted:
+            t.equal(look(t, d, sandbox_id), load.deleted[sandbox_id], "a deleted one")
+        mine = [i for i in mine if i in living]
+    t.check(len(mine) + len(deleted) > ADOPTING_KILLS / 2, f"there was work: {len(mine)} sandboxes, {len(deleted)} deleted")
     t.equal(d.end(), 0, "exit status")
     t.until(nobody_left, 20, "all processes are gone")
     t.equal(before.news(), [], "left behind")

@@ -32,6 +32,7 @@ void e2b_name_inside(struct sandbox *s)
 	(void) json_object_set_new(s->env, "E2B_SANDBOX", json_string("true"));
 	(void) json_object_set_new(s->env, "E2B_SANDBOX_ID", json_string(s->id));
 	(void) json_object_set_new(s->env, "E2B_TEMPLATE_ID", json_string(s->policy.template != NULL ? s->policy.template : ""));
+	sandbox_changed(s);
 }
 
 /* ---- The request. ---- */

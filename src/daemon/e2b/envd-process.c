@@ -343,7 +343,7 @@ static void connect_to(const struct envd_call *c)
 	struct process *p = envd_process(c, connect_field(c->message, "process"), true);
 
 	if (p != NULL)
-		watch(watcher_new(c), p, p->next_number);
+		watch(watcher_new(c), p, p->added + 1);
 }
 
 static void list(const struct envd_call *c)

@@ -74,6 +74,7 @@ static void apply(struct sandbox *s, struct change *c)
 	free(s->policy.text);
 	s->policy.text = take_ptr(&c->policy.text);
 	keep_words(s, c->request->json);
+	sandbox_changed(s);
 	sandbox_event(s, "network_changed", json_pack("{sO}", "left", c->entries));
 }
 
