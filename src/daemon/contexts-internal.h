@@ -18,6 +18,7 @@ struct execution {
 	struct execution_callbacks callbacks;
 	void *ctx;
 	bool silent;              /* canceled: no callback any more */
+	bool probe;               /* ours: whether the interpreter still answers */
 	struct evbuffer *message; /* without its id, until it is sent */
 	usec_t timeout, began;
 	uint64_t output_max;
@@ -54,6 +55,8 @@ struct context {
 	bool signaling;     /* SIGINT is on its way: nothing new may run before it has arrived */
 	bool held;
 	bool hung_up;     /* it has closed its channel: it has CONTEXT_GRACE to end */
+	bool resync;      /* taken over: its channel may begin within a message */
+	bool unsure;      /* taken over: what is current may never have begun, or be over */
 	bool unsupported; /* it has said that it cannot do its language here */
 	enum context_kind kind;
 	struct bufferevent *channel;
@@ -78,6 +81,7 @@ struct context {
 void context_enter(struct context *c);
 bool context_leave(struct context *c);
 void context_changed(struct context *c);
+void context_noted(struct context *c);
 void context_set_timer(struct context *c, usec_t t);
 
 /* Begins the next execution, or the interpreter for it. */
@@ -90,6 +94,16 @@ void context_stop(struct context *c, enum execution_status why, const char *reas
 void context_kill(struct context *c, bool again);
 /* Everything that waits ends like this. */
 void context_refuse_queue(struct context *c, enum execution_status status, const char *reason);
+
+/* The line of an interpreter: three descriptors, taken over; -ENOMEM. listen: its callbacks come from now on. */
+int context_attach(struct context *c, int channel, const int streams[2]);
+void context_listen(struct context *c);
+/* Puts an execution without code, callbacks and number before all others. 0 or -ENOMEM. */
+int context_probe(struct context *c);
+/* An execution that the daemon before has begun. */
+int context_resume_unknown(struct context *c);
+/* False: no message can begin in what has come. */
+bool context_find_message(struct context *c);
 
 /* Callbacks of the line. */
 void context_read_channel(struct bufferevent *bev, void *arg);

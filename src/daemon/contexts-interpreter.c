@@ -27,6 +27,34 @@ void context_close_line(struct context *c)
 	c->ready = false;
 }
 
+int context_attach(struct context *c, int channel, const int streams[2])
+{
+	(void) fd_nonblock(channel);
+	c->channel = bufferevent_socket_new(c->base, channel, BEV_OPT_CLOSE_ON_FREE);
+	for (unsigned i = 0; i < 2; i++) {
+		struct stream *s = &c->streams[i];
+
+		s->fd = streams[i];
+		(void) fd_nonblock(s->fd);
+		s->readable = event_new(c->base, s->fd, EV_READ | EV_PERSIST, context_stream_readable, s);
+	}
+	if (c->channel != NULL && c->streams[0].readable != NULL && c->streams[1].readable != NULL)
+		return 0;
+	if (c->channel == NULL)
+		fd_close(&channel);
+	context_close_line(c);
+	return -ENOMEM;
+}
+
+void context_listen(struct context *c)
+{
+	bufferevent_setcb(c->channel, context_read_channel, NULL, context_channel_event, c);
+	bufferevent_setwatermark(c->channel, EV_READ, 0, CONTEXT_MESSAGE_MAX + PIECE);
+	(void) bufferevent_enable(c->channel, EV_READ | EV_WRITE);
+	for (unsigned i = 0; i < 2; i++)
+		(void) event_add(c->streams[i].readable, NULL);
+}
+
 static int make_line(struct context *c, struct context_ends *ends, struct zw_error *e)
 {
 	int pair[2], out[2][2] = {{-EBADF, -EBADF}, {-EBADF, -EBADF}};
@@ -43,23 +71,11 @@ static int make_line(struct context *c, struct context_ends *ends, struct zw_err
 		return r;
 	}
 	*ends = (struct context_ends){.out = out[0][1], .err = out[1][1], .channel = pair[1]};
-	(void) fd_nonblock(pair[0]);
-	c->channel = bufferevent_socket_new(c->base, pair[0], BEV_OPT_CLOSE_ON_FREE);
-	for (unsigned i = 0; i < 2; i++) {
-		struct stream *s = &c->streams[i];
-
-		s->fd = out[i][0];
-		(void) fd_nonblock(s->fd);
-		s->readable = event_new(c->base, s->fd, EV_READ | EV_PERSIST, context_stream_readable, s);
-	}
-	if (c->channel != NULL && c->streams[0].readable != NULL && c->streams[1].readable != NULL)
+	if (context_attach(c, pair[0], (const int[]){out[0][0], out[1][0]}) == 0)
 		return 0;
-	if (c->channel == NULL)
-		fd_close(&pair[0]);
 	fd_close(&ends->out);
 	fd_close(&ends->err);
 	fd_close(&ends->channel);
-	context_close_line(c);
 	return zw_error(e, ENOMEM, "out of memory");
 }
 
@@ -90,12 +106,10 @@ int context_start(struct context *c, struct zw_error *e)
 	c->killed = c->again = c->ready = c->came_up = c->signaling = c->held = c->hung_up = c->unsupported = false;
 	c->fresh = true;
 	c->count = 0;
-	bufferevent_setcb(c->channel, context_read_channel, NULL, context_channel_event, c);
-	bufferevent_setwatermark(c->channel, EV_READ, 0, CONTEXT_MESSAGE_MAX + PIECE);
-	(void) bufferevent_enable(c->channel, EV_READ | EV_WRITE);
-	for (unsigned i = 0; i < 2; i++)
-		(void) event_add(c->streams[i].readable, NULL);
+	c->resync = c->unsure = false;
+	context_listen(c);
 	context_set_timer(c, CONTEXT_START_MAX);
+	context_noted(c);
 	context_changed(c);
 	return 0;
 }
@@ -169,6 +183,7 @@ void context_ended(struct context *c, const struct context_death *death)
 		if (!came_up && !again)
 			context_refuse_queue(c, EXECUTION_DIED, c->fault); /* it never came up: the next would not either */
 	}
+	context_noted(c);
 	if (!c->freed)
 		context_changed(c);
 	if (!c->freed && again)

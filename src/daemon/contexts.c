@@ -68,6 +68,12 @@ void context_changed(struct context *c)
 		c->ops->changed(c->owner, c);
 }
 
+void context_noted(struct context *c)
+{
+	if (!c->freed && c->ops->note != NULL)
+		c->ops->note(c->owner, c);
+}
+
 void context_set_timer(struct context *c, usec_t t)
 {
 	struct timeval tv = {.tv_sec = (time_t) (t / USEC_PER_SEC), .tv_usec = (suseconds_t) (t % USEC_PER_SEC)};
@@ -167,6 +173,8 @@ static void timer_fired(evutil_socket_t fd, short what, void *arg)
 		if (c->fault[0] == '\0')
 			(void) snprintf(c->fault, sizeof c->fault, "the interpreter did not become ready in time");
 		context_kill(c, false);
+	} else if (c->stopping != EXECUTION_OK && c->unsure && context_probe(c) == 0) {
+		context_finish(c, c->stopping, c->stop_reason); /* and then it is asked */
 	} else if (c->stopping != EXECUTION_OK) {
 		context_kill(c, true);
 	} else {
@@ -213,6 +221,7 @@ static void take_ready(struct context *c, const struct context_message *m)
 	c->ready = c->came_up = true;
 	c->kind = m->kind;
 	context_set_timer(c, ZW_UNLIMITED);
+	context_noted(c);
 	context_changed(c);
 	if (!c->freed)
 		context_pump(c);
@@ -284,17 +293,26 @@ static bool take_next(struct context *c)
 	struct evbuffer *in = bufferevent_get_input(c->channel);
 	struct context_message m = {0};
 	size_t head = 0, size = 0;
-	int r = context_message_size(in, &head, &size);
+	int r;
 
+	if (c->resync && !context_find_message(c))
+		return false;
+	r = context_message_size(in, &head, &size);
 	if (r == 0)
 		return false;
 	if (r > 0)
 		r = context_message_decode((const char *) evbuffer_pullup(in, (ev_ssize_t) (head + size)) + head, size, &m);
+	if (r < 0 && c->resync) {
+		context_message_done(&m);
+		(void) evbuffer_drain(in, 1); /* it only looked like one */
+		return true;
+	}
 	if (r < 0) {
 		context_message_done(&m);
 		broken(c, "no message");
 		return false;
 	}
+	c->resync = false;
 	(void) evbuffer_drain(in, head + size);
 	/* Output that was written before it comes before it. */
 	if (context_drain(c) && !c->killed)
@@ -346,6 +364,8 @@ void context_finish(struct context *c, enum execution_status status, const char 
 
 	c->current = NULL;
 	c->stopping = EXECUTION_OK;
+	c->unsure = false;
+	context_noted(c);
 	context_set_timer(c, ZW_UNLIMITED);
 	if (c->held)
 		context_hold(c, false);
@@ -370,10 +390,12 @@ static void begin_current(struct context *c, struct execution *x)
 	c->stopping = EXECUTION_OK;
 	x->id = ++c->serial;
 	x->began = now_monotonic();
-	x->end.count = ++c->count;
+	c->count += !x->probe;
+	c->executions += !x->probe;
+	x->end.count = c->count;
 	x->end.fresh = c->fresh;
-	c->fresh = false;
-	c->executions++;
+	c->fresh = c->fresh && x->probe;
+	context_noted(c);
 	context_set_timer(c, x->timeout);
 	context_changed(c);
 	if (!c->freed && x->callbacks.begin != NULL && !x->silent)
@@ -505,6 +527,41 @@ int context_execute(struct context *c, const struct execution_ask *ask, const st
 	enqueue(c, x);
 	*ret = x;
 	event_active(c->kick, EV_TIMEOUT, 0); /* begins from the loop, not before the caller has its pointer */
+	return 0;
+}
+
+int context_probe(struct context *c)
+{
+	static const struct execution_ask nothing = {.code = ""};
+	struct execution *x = calloc(1, sizeof *x);
+
+	if (x == NULL || make_message(&nothing, &x->message) < 0) {
+		free(x);
+		return -ENOMEM;
+	}
+	x->context = c;
+	x->silent = x->probe = true;
+	x->timeout = CONTEXT_GRACE;
+	TAILQ_INSERT_HEAD(&c->queue, x, link);
+	c->queued++;
+	c->queued_bytes += evbuffer_get_length(x->message);
+	return 0;
+}
+
+int context_resume_unknown(struct context *c)
+{
+	struct execution *x = calloc(1, sizeof *x);
+
+	if (x == NULL)
+		return -ENOMEM;
+	x->context = c;
+	x->silent = true;
+	x->id = c->serial;
+	x->timeout = ZW_UNLIMITED;
+	x->began = now_monotonic();
+	c->current = x;
+	c->unsure = true;
+	context_stop(c, EXECUTION_CANCELED, "the client has left");
 	return 0;
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "daemon/context-message.h"
 #include "daemon/drivers.h"
 
 struct context;
@@ -52,6 +53,18 @@ struct context_ops {
 	void (*kill)(void *owner, struct context *c);
 	/* The state is another one; may be NULL. */
 	void (*changed)(void *owner, struct context *c);
+	/* context_past() tells something else than before; may be NULL. Before an execution is sent, and before its end is told.
+	 */
+	void (*note)(void *owner, struct context *c);
+};
+
+/* What a daemon that takes the context over has to know of it. */
+struct context_past {
+	bool alive, ready, busy;
+	enum context_kind kind;
+	unsigned serial, count;
+	uint64_t executions;
+	const char *fault; /* of one that is not alive, or NULL */
 };
 
 struct context_death {
@@ -141,6 +154,15 @@ const char *context_driver_kind(const struct context *c); /* "native" or "ipytho
 size_t context_queued_bytes(const struct context *c);     /* of code that waits */
 uint64_t context_executions(const struct context *c);
 const char *context_fault(const struct context *c); /* why it is dead, or NULL */
+
+void context_past(const struct context *c, struct context_past *ret);
+/* From within ops->start: the ends that stay here, to be kept for another daemon. */
+void context_ours(const struct context *c, struct context_ends *ret);
+/* Right after context_new(): goes on with an interpreter of a daemon that is gone. What that one had executed is interrupted;
+ * where it is not known whether anything was, what yields is not ended. `ends` are those of context_ours(), taken over in any
+ * case. */
+void context_restore_dead(struct context *c, const struct context_past *past);
+int context_take_over(struct context *c, const struct context_past *past, struct context_ends *ends, struct zw_error *e);
 
 /* From the owner. */
 void context_ended(struct context *c, const struct context_death *death);

@@ -15,8 +15,10 @@
 #include "daemon/daemon.h"
 #include "daemon/metrics.h"
 #include "daemon/processes.h"
+#include "daemon/sandbox-contexts-internal.h"
 #include "daemon/sandbox-languages.h"
 #include "daemon/sandbox.h"
+#include "sandbox/session-wire.h"
 
 /* One process. It outlives its context when that is removed, until the supervisor has told its end and answered all else. */
 struct interpreter {
@@ -34,6 +36,17 @@ static void interpreter_detach(struct interpreter *p)
 	if (p->of != NULL)
 		p->of->interpreter = NULL;
 	p->of = NULL;
+}
+
+static void interpreter_attach(struct interpreter *p, struct sandbox_context *x)
+{
+	struct sandbox *s = x->sandbox;
+
+	*p = (struct interpreter){.of = x, .next = s->interpreters, .at = &s->interpreters};
+	if (p->next != NULL)
+		p->next->at = &p->next;
+	s->interpreters = p;
+	x->interpreter = p;
 }
 
 static void interpreter_free(struct interpreter *p)
@@ -125,20 +138,23 @@ static int start_interpreter(void *owner, struct context *c, struct context_ends
 	struct sandbox *s = x->sandbox;
 	struct interpreter *p = xcalloc(1, sizeof *p);
 	cleanup_fd int in = empty_input(), out = ends->out, err = ends->err, channel = ends->channel;
-	const int fds[] = {in, out, err, channel};
+	int fds[SESSION_FDS_MAX] = {in, out, err, channel};
+	size_t count = 4;
+	json_t *m;
 	int r = s->session == NULL ? -ESHUTDOWN : in < 0 ? in : 0;
 
-	*p = (struct interpreter){.of = x, .next = s->interpreters, .at = &s->interpreters};
-	if (p->next != NULL)
-		p->next->at = &p->next;
-	s->interpreters = p;
-	x->interpreter = p;
+	interpreter_attach(p, x);
 	x->context = c; /* the first one is started before its maker has it */
 	x->missing = x->misasked = false;
-	if (r == 0)
-		r = session_ask(s->session, start_message(x), fds, ARRAY_SIZE(fds), on_answer, p, &p->process);
-	if (r == 0)
+	if (r == 0) {
+		m = start_message(x);
+		count = sandbox_context_hold(x, fds, count, m);
+		r = session_ask(s->session, m, fds, count, on_answer, p, &p->process);
+	}
+	if (r == 0) {
+		sandbox_context_note_start(x, p->process);
 		return 0;
+	}
 	interpreter_free(p);
 	return zw_errno(e, -r, "the interpreter cannot be started");
 }
@@ -257,8 +273,62 @@ static void on_changed(void *owner, struct context *c)
 	up(x->up_arg, x);
 }
 
-static const struct context_ops ops = {
-    .start = start_interpreter, .interrupt = interrupt_interpreter, .kill = kill_interpreter, .changed = on_changed};
+static void on_note(void *owner, struct context *c)
+{
+	const struct sandbox_context *x = owner;
+
+	(void) c;
+	sandbox_context_note(x);
+}
+
+static const struct context_ops ops = {.start = start_interpreter,
+				       .interrupt = interrupt_interpreter,
+				       .kill = kill_interpreter,
+				       .changed = on_changed,
+				       .note = on_note};
+
+/* ---- One of a daemon before this one. ---- */
+
+static void context_object_free(struct sandbox_context *x)
+{
+	free(x->name);
+	free(x->cwd);
+	json_decref(x->env);
+	json_decref(x->last_denials);
+	free(x);
+}
+
+int sandbox_context_prepare(struct sandbox_context *x, const struct driver *driver)
+{
+	struct zw_error e = {0};
+
+	if (context_new(x->sandbox->all->daemon->base, driver, false, &ops, x, &x->context, &e) == 0)
+		return 0;
+	context_object_free(x);
+	return -ENOMEM;
+}
+
+int sandbox_context_interpreter(struct sandbox_context *x, uint32_t process, const json_t *held)
+{
+	struct interpreter *p = xcalloc(1, sizeof *p);
+	const char *state = json_string_value(json_object_get(held, "state"));
+	int r = 0;
+
+	interpreter_attach(p, x);
+	p->process = process;
+	if (held != NULL)
+		r = session_take_over(x->sandbox->session, process, strcmp(state, "running") == 0, on_answer, p);
+	if (r < 0)
+		interpreter_free(p);
+	return r;
+}
+
+void sandbox_context_interpreter_ended(struct sandbox_context *x, const json_t *exited)
+{
+	int none = -EBADF;
+
+	on_answer(x->interpreter, exited, &none);
+}
 
 /* ---- The list. ---- */
 
@@ -284,15 +354,6 @@ static int __attribute__((format(printf, 3, 4))) fail(struct problem *p, enum pr
 	(void) vsnprintf(p->message, sizeof p->message, fmt, ap);
 	va_end(ap);
 	return -EINVAL;
-}
-
-static void context_object_free(struct sandbox_context *x)
-{
-	free(x->name);
-	free(x->cwd);
-	json_decref(x->env);
-	json_decref(x->last_denials);
-	free(x);
 }
 
 static void append(struct sandbox *s, struct sandbox_context *x)
@@ -327,10 +388,12 @@ int sandbox_context_new(struct sandbox *s, const struct context_wish *wish, void
 	    .created = now_realtime(),
 	    .is_default = wish->is_default,
 	};
-	if (make_id(x->id) < 0 || context_new(s->all->daemon->base, driver, false, &ops, x, &x->context, &e) < 0) {
+	if (make_id(x->id) < 0) {
 		context_object_free(x);
-		return fail(p, PROBLEM_UNAVAILABLE, "there is not enough memory for a context");
+		return fail(p, PROBLEM_UNAVAILABLE, "the system has no random numbers");
 	}
+	if (sandbox_context_prepare(x, driver) < 0)
+		return fail(p, PROBLEM_UNAVAILABLE, "there is not enough memory for a context");
 	append(s, x);
 	if (!wish->unstarted && context_start(x->context, &e) < 0) {
 		sandbox_context_remove(x);
@@ -396,6 +459,7 @@ void sandbox_context_remove(struct sandbox_context *x)
 	x->on_up = NULL;
 	if (up != NULL)
 		up(x->up_arg, NULL);
+	sandbox_context_forget_note(x);
 	context_end(x->context, "the context was removed");
 	context_free(x->context);
 	if (x->interpreter != NULL)

@@ -39,6 +39,7 @@ struct sandbox_context {
 	uint32_t last_process;
 	uint64_t metered; /* executions whose processor time was limited */
 	uint64_t number;  /* in the order of creation, from 1 */
+	uint32_t noted;   /* the process that has its note, 0: none has */
 	void (*on_up)(void *arg, struct sandbox_context *x);
 	void *up_arg;
 };
@@ -83,7 +84,10 @@ void sandbox_context_denials(struct sandbox_context *x, bool settle,
 /* For the metrics, by who told the client how it ended. */
 void sandbox_context_count(const struct sandbox_context *x, enum execution_status status);
 
-/* ---- For sandbox.c. ---- */
+/* ---- For sandbox.c and sandbox-outlive.c. ---- */
+
+/* As process_adopt(). */
+bool sandbox_context_adopt(struct sandbox *s, const json_t *held, int *fds);
 
 void sandbox_contexts_pause(struct sandbox *s, bool paused);
 /* The session is over, and every request to it was answered. */

@@ -17,6 +17,7 @@
 #include "daemon/daemon.h"
 #include "daemon/log.h"
 #include "daemon/processes.h"
+#include "daemon/sandbox-contexts.h"
 #include "daemon/sandbox-events.h"
 #include "daemon/sandbox.h"
 #include "sandbox/session-wire.h"
@@ -250,6 +251,8 @@ bool sandbox_held(void *arg, const json_t *m, int *fds, size_t nfds)
 	(void) nfds; /* as many as are named in `m` */
 	if (kind != NULL && strcmp(kind, "process") == 0)
 		return process_adopt(s, m, fds);
+	if (kind != NULL && strcmp(kind, "context") == 0)
+		return sandbox_context_adopt(s, m, fds);
 	return process_end_unknown(s, m);
 }
 

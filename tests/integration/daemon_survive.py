@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -272,6 +273,102 @@ def test_clocks_go_on(t):
 
 def seconds(timestamp):
     return datetime.datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
+
+
+def execute(t, d, sandbox, code, context="python", **members):
+    c = d.connection(timeout=60)
+    r = d.ask("POST", f"/v1/sandboxes/{sandbox}/contexts/{context}/execute", {"code": code, **members}, connection=c)
+    c.close()
+    t.equal(r.status, 200, r.body)
+    return r.json
+
+
+LANGUAGES = {  # a program that has to be there, x = 1, x shown, what never ends, and a file that is not there yet is waited for
+    "python": ("python3", "x = 1", "print(x)", "import time\nwhile True: time.sleep(0.1)"),
+    "bash": ("bash", "x=1", "echo $x", "while :; do sleep 0.1; done"),
+    "javascript": ("node", "globalThis.x = 1", "console.log(x)", "for (;;) ;"),
+}
+
+
+def languages():
+    return {name: words[1:] for name, words in LANGUAGES.items() if shutil.which(words[0])}
+
+
+def test_contexts_keep_their_state(t):
+    d = carrying(t)
+    s = create(t, d, env={"A": "kept"})["id"]
+    path = f"/v1/sandboxes/{s}/contexts"
+    for name, (make, _, _) in languages().items():
+        t.equal(execute(t, d, s, make, name)["status"], "ok", name)
+    r = d.ask("POST", path, {"name": "own", "cwd": "/tmp", "env": {"B": "own"}})
+    t.equal(r.status, 201, r.body)
+    own = r.json["id"]
+    execute(t, d, s, "import os; y = os.environ['A'] + os.environ['B'] + os.getcwd()", own)
+    r = d.ask("POST", path, {"language": "bash"})
+    gone = r.json["id"]
+    t.equal(execute(t, d, s, "exit 3", gone)["context_state"], "restarted", "one whose interpreter ends")
+    listed = d.ask("GET", path).json["contexts"]
+    for n in (1, 2):
+        kill(d)
+        d = carrying(t, before=d)
+        t.equal(d.ask("GET", path).json["contexts"], listed, f"the list after kill {n}")
+        for name, (_, show, _) in languages().items():
+            r = execute(t, d, s, show, name)
+            t.equal((r["stdout"], r["fresh"], r["execution_count"]), ("1\n", False, n + 1), r)
+        t.equal(execute(t, d, s, "print(y)", own)["stdout"], "keptown/tmp\n", "another one")
+        t.equal(execute(t, d, s, "echo new", gone)["stdout"], "new\n", "and one that began anew")
+        listed = d.ask("GET", path).json["contexts"]
+    t.equal(d.ask("DELETE", f"{path}/{own}").status, 204, "DELETE")
+    kill(d)
+    d = carrying(t, before=d)
+    t.lacks([c["id"] for c in d.ask("GET", path).json["contexts"]], own, "a removed one")
+
+
+def test_what_ran_in_a_context_is_interrupted_and_its_state_stays(t):
+    d = carrying(t)
+    s = create(t, d)["id"]
+    left = []
+    for name, (make, _, endless) in languages().items():
+        execute(t, d, s, make, name)
+        c = d.connection()
+        left.append(c)  # open until the kill
+        c.request("POST", f"/v1/sandboxes/{s}/contexts/{name}/execute", json.dumps({"code": endless}), {
+            "Authorization": f"Bearer {d.key}", "Content-Type": "application/json"})
+    t.until(lambda: {c["state"] for c in d.ask("GET", f"/v1/sandboxes/{s}/contexts").json["contexts"]} == {"busy"}, 20, "all are busy")
+    kill(d)
+    d = carrying(t, before=d)
+    for name, (_, show, _) in languages().items():
+        r = execute(t, d, s, show, name)
+        t.equal((r["stdout"].splitlines()[-1:], r["fresh"]), (["1"], False), r)
+
+
+@tap.alone
+def test_a_context_is_told_the_truth_about_at_any_kill(t):
+    """Executions without a pause, kills within them: what is told as executed is executed, and the state is there or said to be new."""
+    d = carrying(t)
+    s = create(t, d)["id"]
+    dice, told, lost = random.Random(), 0, 0
+    execute(t, d, s, "n = 0", timeout="30s")
+    for k in range(ADOPTING_KILLS):
+        threading.Timer(dice.uniform(0.01, 0.3), d.process.kill).start()
+        try:
+            while True:
+                r = execute(t, d, s, f"n += 1; print(n, '{'x' * dice.randrange(3000)}')")
+                told = int(r["stdout"].split()[0])
+        except (OSError, ValueError, http.client.HTTPException):
+            d.process.wait()
+        d = carrying(t, before=d)
+        r = execute(t, d, s, "print(n)")
+        if r["fresh"]:
+            lost += 1
+            told = 0
+            execute(t, d, s, "n = 0")
+            continue
+        # One more may have been executed, of which nobody was told.
+        t.check(told <= int(r["stdout"].split()[-1]) <= told + 1, f"kill {k}: told {told}, then {r}")
+        told = int(r["stdout"].split()[-1])
+    t.note(f"{lost} of {ADOPTING_KILLS} kills cost the interpreter")
+    t.check(lost <= 1, "an interpreter is lost in an instant alone")
 
 
 def test_the_interface_of_e2b_goes_on(t):

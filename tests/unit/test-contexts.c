@@ -668,6 +668,104 @@ static void a_callback_may_free_the_context(void **state)
 	}
 }
 
+/* ---- Of a daemon before this one. ---- */
+
+static void take_over(struct fake *f, bool busy, unsigned serial)
+{
+	const struct context_past past = {.alive = true, .ready = true, .busy = busy, .serial = serial, .count = serial};
+	struct context_ends ours;
+	int out[2], err[2], channel[2];
+
+	assert_int_equal(pipe(out), 0);
+	assert_int_equal(pipe(err), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, channel), 0);
+	ours = (struct context_ends){.out = out[0], .err = err[0], .channel = channel[0]};
+	f->ends = (struct context_ends){.out = out[1], .err = err[1], .channel = channel[1]};
+	assert_int_equal(context_take_over(f->context, &past, &ours, NULL), 0);
+	run(f);
+}
+
+static void works_on(struct fake *f, unsigned id, unsigned count)
+{
+	struct told t = {0};
+	char text[80];
+
+	(void) execute(f, &t);
+	run(f);
+	(void) snprintf(text, sizeof text, "\"id\":%u,\"env\":{},\"code\":\"1+1\"}", id);
+	assert_got(f, text);
+	(void) snprintf(text, sizeof text, "{\"t\":\"done\",\"id\":%u,\"status\":\"ok\"}", id);
+	says(f, text);
+	run(f);
+	assert_int_equal(t.ends, 1);
+	assert_int_equal(t.status, EXECUTION_OK);
+	assert_int_equal(t.end.count, count);
+	assert_false(t.end.fresh);
+	assert_int_equal(f->kills + f->starts, 0);
+}
+
+/* The daemon before has read a part of what the interpreter said, up to any byte. */
+static void a_message_of_which_a_part_is_gone_is_passed_over(void **state)
+{
+	static const char said[] = "63\n{\"t\":\"result\",\"id\":7,\"result\":{\"text\":\"a 12 {}}\\n{3\",\"main\":0}}";
+
+	(void) state;
+	for (size_t cut = 0; cut < sizeof said - 1; cut++) {
+		struct fake *f = setup("python");
+
+		assert_int_equal(sizeof said - 1 - 3, 63);
+		take_over(f, true, 7);
+		assert_int_equal(context_state(f->context), CONTEXT_BUSY);
+		assert_got(f, "{\"t\":\"interrupt\",\"id\":7}");
+		assert_int_equal(send(f->ends.channel, said + cut, sizeof said - 1 - cut, MSG_NOSIGNAL),
+				 (ssize_t) (sizeof said - 1 - cut));
+		run(f);
+		says(f, "{\"t\":\"done\",\"id\":7,\"status\":\"interrupted\",\"interrupted\":true}");
+		run(f);
+		assert_int_equal(context_state(f->context), CONTEXT_IDLE);
+		works_on(f, 8, 8);
+		teardown(f);
+	}
+}
+
+static void idle_contexts_go_on(void **state)
+{
+	struct fake *f = setup("python");
+
+	(void) state;
+	take_over(f, false, 3);
+	assert_int_equal(context_state(f->context), CONTEXT_IDLE);
+	works_on(f, 4, 4);
+	works_on(f, 5, 5);
+	teardown(f);
+}
+
+/* What was noted as under way had not begun, or was over: nothing is said about it. */
+static void silence_is_no_reason_to_end_an_interpreter_that_answers(void **state)
+{
+	struct fake *f = setup("bash");
+	struct told t = {0};
+
+	(void) state;
+	take_over(f, true, 2);
+	assert_int_equal(f->interrupts, 1);
+	context_signaled(f->context);
+	(void) execute(f, &t);
+	for (char c; recv(f->ends.channel, &c, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;)
+		(void) event_base_loop(f->base, EVLOOP_ONCE); /* until the grace is over */
+	run(f);
+	assert_got(f, "{\"t\":\"execute\",\"id\":3,\"env\":{},\"code\":\"\"}");
+	says(f, "{\"t\":\"done\",\"id\":3,\"status\":\"ok\"}");
+	run(f);
+	assert_got(f, "{\"t\":\"execute\",\"id\":4,\"env\":{},\"code\":\"1+1\"}");
+	says(f, "{\"t\":\"done\",\"id\":4,\"status\":\"ok\"}");
+	run(f);
+	assert_int_equal(t.status, EXECUTION_OK);
+	assert_int_equal(t.end.count, 3); /* nobody is told of what we asked */
+	assert_int_equal(f->kills, 0);
+	teardown(f);
+}
+
 static void languages_have_short_names(void **state)
 {
 	(void) state;
@@ -702,6 +800,9 @@ int main(void)
 	    cmocka_unit_test(a_language_that_is_not_there_is_told_as_that),
 	    cmocka_unit_test(holding_stops_the_interpreter_but_not_its_end),
 	    cmocka_unit_test(a_callback_may_free_the_context),
+	    cmocka_unit_test(idle_contexts_go_on),
+	    cmocka_unit_test(a_message_of_which_a_part_is_gone_is_passed_over),
+	    cmocka_unit_test(silence_is_no_reason_to_end_an_interpreter_that_answers),
 	    cmocka_unit_test(languages_have_short_names),
 	};
 
