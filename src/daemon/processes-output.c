@@ -585,7 +585,7 @@ void process_follow(struct process *p, struct request *r, uint64_t from)
 	process_readers_wake(p);
 }
 
-void process_chunks(const struct process *p, uint64_t from, bool (*take)(void *arg, const struct chunk_view *c), void *arg)
+void process_chunks(const struct process *p, uint64_t from, bool (*call)(void *arg, const struct chunk_view *c), void *arg)
 {
 	const struct chunk *c = p->first;
 
@@ -594,7 +594,7 @@ void process_chunks(const struct process *p, uint64_t from, bool (*take)(void *a
 	for (; c != NULL; c = c->next) {
 		const struct chunk_view view = {.end = c->end, .stream = c->stream, .data = c->data, .size = c->size};
 
-		if (!take(arg, &view))
+		if (!call(arg, &view))
 			return;
 	}
 }

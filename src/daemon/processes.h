@@ -141,7 +141,7 @@ void process_readers_wake(struct process *p);
 /* Takes the request over: SSE of its output from the byte `from` on. */
 void process_follow(struct process *p, struct request *r, uint64_t from);
 
-/* Kept output behind the first `from` bytes of all, in order, until `take` says no. `end` counts all bytes up to the end of the
+/* Kept output behind the first `from` bytes of all, in order, until `call` says no. `end` counts all bytes up to the end of the
  * chunk, also those that are not kept any more; the first chunk may begin before `from`, and a chunk may grow later. */
 struct chunk_view {
 	uint64_t end;
@@ -149,7 +149,7 @@ struct chunk_view {
 	const char *data;
 	size_t size;
 };
-void process_chunks(const struct process *p, uint64_t from, bool (*take)(void *arg, const struct chunk_view *c), void *arg);
+void process_chunks(const struct process *p, uint64_t from, bool (*call)(void *arg, const struct chunk_view *c), void *arg);
 /* Copies the newest bytes that a captured one has written into chunks, for the logs. */
 void process_capture_keep(struct process *p);
 
