@@ -69,3 +69,37 @@ scenario('a sandbox that is killed ends what runs', async t => {
   await s.kill()
   await end
 })
+
+scenario('figures, charts and pictures', async t => {
+  const s = await sandbox(t, Sandbox)
+  const shown = []
+  const pie = await s.runCode('import matplotlib.pyplot as plt\nplt.pie([90, 10], labels=["most", "rest"], startangle=90)\nplt.show()\nplt.figure()\nplt.show()\n6 * 7', { onResult: r => shown.push(r) })
+  assert.equal(pie.error, undefined)
+  assert.deepEqual(pie.results[0].chart.elements, [{ label: 'most', angle: 324, radius: 1 }, { label: 'rest', angle: 36, radius: 1 }])
+  assert(pie.results[1].png && /with 0 Axes/.test(pie.results[1].text), 'nothing is drawn on it, and it is shown')
+  assert.deepEqual([pie.results.length, pie.text, shown.length], [3, '42', 3])
+  const picture = await s.runCode('from PIL import Image\ni = Image.new("RGB", (8, 8), "red")\ni.show()\ni.save("red.png")\nplt.plot([1, 2])\nplt.savefig("plot.png")\nplt.close("all")\ni')
+  assert.deepEqual(picture.results.map(r => [!!r.png, r.isMainResult]), [[true, false], [true, false], [true, true]])
+  assert.deepEqual((await s.files.list('.')).map(e => e.name).filter(n => n.endsWith('.png')), ['plot.png', 'red.png'])
+})
+
+scenario('what is told while it runs', async t => {
+  const s = await sandbox(t, Sandbox)
+  const told = { onStdout: [], onStderr: [], onResult: [], onError: [] }
+  const tell = Object.fromEntries(Object.entries(told).map(([name, list]) => [name, x => list.push(x)]))
+  await s.runCode('import sys\nprint("out")\nprint("err", file=sys.stderr)\n5', tell)
+  await s.runCode('nothing_of_this_name', tell)
+  assert.deepEqual([told.onStdout.map(m => m.line), told.onStderr.map(m => m.line), told.onResult.map(r => r.text)], [['out\n'], ['err\n'], ['5']])
+  assert.deepEqual(told.onError.map(e => e.name), ['NameError'])
+})
+
+scenario('what the interpreter refuses', async t => {
+  const s = await sandbox(t, Sandbox)
+  await rejects(s.runCode({ code: 1 }), 'SandboxError')
+  await rejects(s.runCode('1', { context: { id: 'none', language: 'python', cwd: '/' } }), 'NotFoundError')
+  await rejects(s.removeCodeContext('none'), 'NotFoundError')
+  await rejects(s.restartCodeContext('none'), 'NotFoundError')
+  await rejects(s.createCodeContext({ language: 'cobol' }), 'SandboxError')
+  await rejects(s.createCodeContext({ cwd: '/nowhere' }), 'SandboxError')
+  assert.equal((await s.runCode('1')).text, '1')
+})

@@ -93,8 +93,9 @@ def bar_chart(axes):
 
 
 def pie_chart(axes, wedges):
+    """Angles are of single precision, where nine tenths of a circle are not quite 324."""
     return {"type": "pie", "title": axes.get_title() or None, "elements": [
-        {"label": label_of(w, ""), "angle": number(abs(w.theta2 - w.theta1)), "radius": number(w.r)} for w in wedges]}
+        {"label": label_of(w, ""), "angle": number(round(abs(w.theta2 - w.theta1), 4)), "radius": number(w.r)} for w in wedges]}
 
 
 def box_chart(axes, patches):

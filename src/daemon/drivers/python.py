@@ -293,25 +293,41 @@ def forget_figure(value):
         pyplot.close(value)
 
 
-def show_figures(*_, **__):
-    """All open figures, in order; each is shown once."""
+def show_figures(blank=False):
+    """All open figures, in order; each is shown once. blank: those on which nothing is drawn too."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     for number in list(pyplot.get_fignums()) if hasattr(pyplot, "get_fignums") else ():
         figure = pyplot.figure(number)
         try:
-            if figure.axes or figure.texts or figure.images or figure.lines or figure.patches:
+            if blank or figure.axes or figure.texts or figure.images or figure.lines or figure.patches:
                 send_bundle(figure_bundle(figure))
         finally:
             pyplot.close(figure)
 
 
 def after_import_of_pyplot(pyplot):
-    pyplot.show = show_figures
+    pyplot.show = lambda *_, **__: show_figures(blank=True)
     sys.modules["matplotlib.figure"].Figure.show = lambda figure, *_, **__: display(figure)
 
 
+def after_import_of_pictures(pillow):
+    """A picture that a cell saves by name is a result, as one that it shows; not what matplotlib draws by way of it."""
+    write = pillow.Image.save
+
+    def save(image, name, *arguments, **named):
+        write(image, name, *arguments, **named)
+        if isinstance(name, (str, os.PathLike)) and not sys._getframe(1).f_globals.get("__name__", "").startswith("matplotlib"):
+            display(image)
+
+    pillow.Image.save = save
+    pillow.Image.show = lambda image, *_, **__: display(image)
+
+
+AFTER_IMPORT = {"matplotlib.pyplot": after_import_of_pyplot, "PIL.Image": after_import_of_pictures}
+
+
 class Watch:
-    """Finder in front: matplotlib draws into files, and its show() shows here. Finder at the end: where IPython is not installed, the
+    """Finder in front: matplotlib draws into files, and what it and Pillow show is shown here. Finder at the end: where IPython is not installed, the
     part of it that programs use to show things."""
 
     def __init__(self, last=False):
@@ -320,7 +336,7 @@ class Watch:
     def find_spec(self, name, path=None, target=None):
         if self.last:
             return self.own(name) if name in ("IPython", "IPython.display", "IPython.core.display") else None
-        if name not in ("matplotlib", "matplotlib.pyplot") or self.busy:
+        if (name != "matplotlib" and name not in AFTER_IMPORT) or self.busy:
             return None
         self.busy = True
         try:
@@ -342,7 +358,7 @@ class Watch:
                 if "MPLBACKEND" not in os.environ:
                     made.rcParams["backend"] = "agg"  # no search for a screen
             else:
-                after_import_of_pyplot(made)
+                AFTER_IMPORT[name](made)
         loader.exec_module = exec_module
 
     @staticmethod
