@@ -1,16 +1,16 @@
-// What the scenario files share: scenario(name, function) runs in order, each on its own, and prints TAP.
+// What the scenario files share: scenario(name, function[, seconds]) runs in order, each on its own, and prints TAP.
 import assert from 'node:assert/strict'
+import './calls.mjs'
 
 export { assert }
 export const url = process.env.E2B_API_URL
 const scenarios = []
-const seconds = 60
 
 function start() {
   const word = process.env.SCENARIO
   const chosen = scenarios.filter(([name]) => !word || name.includes(word))
   console.log(`1..${chosen.length}`)
-  return chosen.reduce(async (before, [name, run], i) => {
+  const ended = chosen.reduce(async (before, [name, run, seconds], i) => {
     await before
     const timer = setTimeout(() => {
       console.log(`not ok ${i + 1} - ${name}\n# it took longer than ${seconds} s`)
@@ -27,10 +27,11 @@ function start() {
     for (const f of ends.reverse()) await f().catch(() => {})
     clearTimeout(timer)
   }, Promise.resolve())
+  return ended.then(() => process.exit()) // the SDK leaves timers of a minute behind
 }
 
-export function scenario(name, run) {
-  if (scenarios.push([name, run]) === 1) setImmediate(start)
+export function scenario(name, run, seconds = 60) {
+  if (scenarios.push([name, run, seconds]) === 1) setImmediate(start)
 }
 
 /** A sandbox that ends with its scenario. */
