@@ -178,8 +178,8 @@ static int make_folder(const struct build *b, const char *path, mode_t mode)
  * is sealed read-only, but for the places of scratch, which are mounts of their own. */
 int build_root_tree(struct build *b)
 {
-	static const char *const folders[] = {"dev",         "etc", "home", "proc", "run",    "run/lock",
-					      "run/zwinger", "sys", "tmp",  "var",  "var/tmp"};
+	static const char *const folders[] = {"dev", "etc", "home", "proc",   "run", "run/lock", "run/zwinger", "run/zwinger/bin",
+					      "sys", "tmp", "var",  "var/tmp"};
 	static const char *const options[][2] = {
 	    {"size", "16m"}, {"nr_inodes", "8192"}, {"mode", "755"}, {"?noswap", NULL}, {NULL, NULL}};
 	int r;

@@ -184,7 +184,7 @@ static void plan_mounts(struct plan *plan, const struct policy *policy, struct p
 /* Built from nothing: the caller's environment is where its secrets are. */
 static void plan_environment(struct plan *plan, const struct policy *policy)
 {
-	environment_set(plan, "PATH", PATH_INSIDE);
+	environment_set(plan, "PATH", root_lends_python(plan) ? PATH_INSIDE ":" ROOT_LENT : PATH_INSIDE);
 	environment_set(plan, "HOME", plan->home);
 	environment_set(plan, "USER", plan->user);
 	environment_set(plan, "LANG", "C.UTF-8");

@@ -160,6 +160,19 @@ static void describe_identity(struct plan *plan)
 	add_text(plan, "/run/zwinger/policy.json", xstrdup(plan->policy_json));
 }
 
+static bool exists(const char *path)
+{
+	cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
+
+	return fd >= 0;
+}
+
+bool root_lends_python(const struct plan *plan)
+{
+	return plan->root == NULL && plan->isolation == ISOLATION_CONTAINER && exists("/usr/bin/python3") &&
+	       !exists("/usr/bin/python") && !exists("/usr/local/bin/python");
+}
+
 static int describe_directory_root(struct plan *plan, struct zw_error *e)
 {
 	static const char *const own[] = {"proc", "sys", "dev", "tmp", "run", "home", "root", "var", "etc"};
@@ -184,5 +197,7 @@ int root_describe(struct plan *plan, struct zw_error *e)
 	for (size_t i = 0; i < ARRAY_SIZE(system_tree); i++)
 		describe_entry(plan, system_tree[i], system_tree[i]);
 	describe_host_etc(plan);
+	if (root_lends_python(plan))
+		add_link(plan, ROOT_LENT "/python", "/usr/bin/python3");
 	return 0;
 }

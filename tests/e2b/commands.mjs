@@ -11,6 +11,11 @@ scenario('a command with its streams', async t => {
   assert.equal((await s.commands.run('whoami; echo ~')).stdout, 'user\n/home/user\n')
 })
 
+scenario('python by its short name', async t => {
+  const s = await sandbox(t, Sandbox)
+  assert.equal((await s.commands.run('python -c "print(6 * 7)"')).stdout, '42\n')
+})
+
 scenario('ends by evidence', async t => {
   const s = await sandbox(t, Sandbox)
   await assert.rejects(s.commands.run('echo out; echo err >&2; exit 3'), e => {

@@ -23,6 +23,14 @@ def test_the_environment_is_minimal(t):
     t.equal((e["TMPDIR"], e["LANG"]), ("/tmp", "C.UTF-8"), "TMPDIR and LANG")
 
 
+def test_python_has_its_short_name_too(t):
+    t.need("python3")
+    lent = not any(os.path.exists(os.path.join(d, "python")) for d in ("/usr/bin", "/usr/local/bin"))
+    t.equal(environment(t)["PATH"].endswith(":/run/zwinger/bin"), lent, "PATH ends with what is lent")
+    t.expect(t.run("python", "-c", "import sys; print(sys.version_info[0] > 2)"), code=0, out="True\n")
+    t.check(t.run("sh", "-c", "rm /run/zwinger/bin/python || touch /run/zwinger/bin/ls").code != 0, "it can be changed")
+
+
 def test_secrets_of_the_caller_are_not_inside(t):
     secret = {"AWS_SECRET_ACCESS_KEY": "s3cr3t-1", "GITHUB_TOKEN": "s3cr3t-2", "SSH_AUTH_SOCK": "/tmp/s3cr3t-3", "LD_PRELOAD": "/s3cr3t-4.so",
               "PYTHONPATH": "/s3cr3t-5", "BASH_ENV": "/s3cr3t-6", "LD_LIBRARY_PATH": "/s3cr3t-7", "BASH_FUNC_x%%": "() { echo s3cr3t-8; }"}
