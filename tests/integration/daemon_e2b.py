@@ -15,6 +15,7 @@ import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "lib"))
 import tap  # noqa: E402
+from certificates import Authority  # noqa: E402
 from daemon import Answer, Daemon, read_until_closed, wait_for  # noqa: E402
 
 LOOSE = "enforcement: best-effort\n"  # this machine may not hold every limit for the caller
@@ -158,6 +159,7 @@ def test_bad_requests_are_refused_in_the_form_of_the_protocol(t):
                          (400, {"templateID": "base", "timeout": 3601}), (400, {"templateID": "base", "timeout": "5"}),
                          (400, {"templateID": "base", "metadata": {"a": 1}}), (501, {"templateID": "base", "volumeMounts": [{"name": "x", "path": "/x"}]}),
                          (501, {"templateID": "base", "network": {"egressProxy": {"address": "p:1"}}}),
+                         (400, {"templateID": "base", "network": {"httpsPorts": [49983]}}), (400, {"templateID": "base", "network": {"httpsPorts": "1"}}),
                          (400, {"templateID": "base", "network": {"maskRequestHost": "a\r\nb"}})):
         e.refused("POST", create, status, wish)
     r = e.send("POST", create, b"{}", {"X-API-KEY": "e2b_" + "0" * 40, "Content-Type": "application/json"})
@@ -831,6 +833,9 @@ class H(http.server.BaseHTTPRequestHandler):
         elif self.path == "/half":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
             self.close_connection = True
+        elif self.path == "/until-close":
+            self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + b"z" * 100000)
+            self.close_connection = True
         elif self.path == "/nonsense":
             self.wfile.write(b"SSH-2.0-me\r\n")
             self.close_connection = True
@@ -857,7 +862,13 @@ class H(http.server.BaseHTTPRequestHandler):
         pass
 class S(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
-S(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+server = S(("127.0.0.1", int(sys.argv[1])), H)
+if len(sys.argv) > 2:
+    import ssl
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*sys.argv[2:])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
 """
 
 
@@ -865,6 +876,8 @@ def with_server(t, e, **wish):
     s = e.create(**wish)
     upload(s, "?path=server.py", ("file", "x", SERVER.encode()), status=200)
     s.start("python3", "server.py", "3000")
+    if "httpsPorts" in wish.get("network", {}):
+        return s
     place = {"E2B-Traffic-Access-Token": s.facts["trafficAccessToken"]} if s.facts["trafficAccessToken"] else {}
     t.check(wait_for(lambda: s.port(3000, headers=place).status == 200, 20), "the server listens")
     return s
@@ -917,6 +930,45 @@ def test_ports_speak_websocket(t):
         while len(back) < n:
             back += sock.recv(65536)
         t.equal(back, data.upper(), f"{n} bytes there and back")
+    s.ask("DELETE", status=204)
+    t.equal(read_until_closed(sock)[0], b"", "it ends with the sandbox")
+
+
+def test_ports_may_speak_tls_inside(t):
+    t.need("openssl")
+    e = serve(t)
+    s = with_server(t, e, network={"httpsPorts": [3443, 3000]})
+    t.equal(s.ask("GET").json["network"]["httpsPorts"], [3443, 3000], "told")
+    for name, path in zip(("cert", "key"), Authority(t.tmp("ca"), "inside").issue("localhost")):
+        with open(path, "rb") as f:
+            upload(s, "?path=" + name, ("file", "x", f.read()), status=200)
+    s.start("python3", "server.py", "3443", "cert", "key")
+    t.check(wait_for(lambda: s.port(3443).status == 200, 20), "the server listens")
+    t.equal(s.port(3443).headers["x-seen-host"], f"3443-{s.id}.localhost", "Host")
+    data = os.urandom(2_000_000)
+    c = e.daemon.connection(timeout=30)
+    for body, h in ((data, {}), (pieces(data, 50000), {"Transfer-Encoding": "chunked"})):
+        r = s.port(3443, "POST", "/up", body, h, connection=c)
+        t.equal((r.status, r.body.decode()), (201, hashlib.sha256(data).hexdigest()), "a body")
+    c.close()
+    t.equal(s.port(3443, path="/chunks").body, b"y" * 1_000_000, "chunks")
+    t.equal(s.port(3443, path="/until-close").body, b"z" * 100_000, "an answer that ends with its connection")
+    try:
+        t.check(False, f"half an answer looks whole: {s.port(3443, path='/half').body}")
+    except (http.client.IncompleteRead, ConnectionError):
+        pass
+    sock = e.daemon.socket(timeout=30)
+    sock.sendall(f"GET /socket HTTP/1.1\r\nHost: 3443-{s.id}.localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                 "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
+    got = b""
+    while not got.endswith(b"first"):
+        got += sock.recv(65536)
+    sock.sendall(b"a" * 300_000)
+    back = b""
+    while len(back) < 300_000:
+        back += sock.recv(65536)
+    t.equal(back, b"A" * 300_000, "a tunnel")
+    t.check(wait_for(lambda: s.port(3000).json["message"] == "The server on that port gave no answer in HTTP", 20), "a server without TLS")
     s.ask("DELETE", status=204)
     t.equal(read_until_closed(sock)[0], b"", "it ends with the sandbox")
 

@@ -9,7 +9,7 @@
 #include "daemon/snapshots.h"
 #include "egress/head.h"
 
-enum { TEXTS_MAX_BYTES = 64 * 1024, TEMPLATE_SIZE = 256, TIMEOUT_SECONDS = 300, OLD_TIMEOUT_SECONDS = 15 };
+enum { TEXTS_MAX_BYTES = 64 * 1024, TEMPLATE_SIZE = 256, TIMEOUT_SECONDS = 300, OLD_TIMEOUT_SECONDS = 15, PORTS_MAX = 64 };
 
 /* ---- What a sandbox is to these clients. ---- */
 
@@ -138,6 +138,7 @@ static json_t *extras_of(const struct request *r)
 	set_if_there(kept, network, "denyOut");
 	set_if_there(kept, network, "allowPublicTraffic");
 	set_if_there(kept, network, "maskRequestHost");
+	set_if_there(kept, network, "httpsPorts");
 	if (json_object_size(kept) > 0)
 		(void) json_object_set(extras, "network", kept);
 	json_decref(kept);
@@ -146,6 +147,22 @@ static json_t *extras_of(const struct request *r)
 	    extras, "auto_resume",
 	    json_boolean(json_is_true(json_object_get(json_object_get(r->json, "autoResume"), "enabled"))));
 	return extras;
+}
+
+/* All but that of envd, whose traffic goes elsewhere. */
+static bool are_ports(const json_t *value)
+{
+	const json_t *port;
+	size_t i;
+
+	json_array_foreach(value, i, port)
+	{
+		json_int_t n = json_integer_value(port);
+
+		if (n < 1 || n > 65535 || n == E2B_ENVD_PORT)
+			return false;
+	}
+	return value == NULL || json_is_null(value) || (json_is_array(value) && i <= PORTS_MAX);
 }
 
 static bool check_network(struct request *r)
@@ -162,6 +179,8 @@ static bool check_network(struct request *r)
 		e2b_refuse(r, 400, "network.maskRequestHost: expected a host name");
 	else if (open != NULL && !json_is_null(open) && !json_is_boolean(open))
 		e2b_refuse(r, 400, "network.allowPublicTraffic: expected true or false");
+	else if (!are_ports(json_object_get(network, "httpsPorts")))
+		e2b_refuse(r, 400, "network.httpsPorts: expected at most %d ports, not that of envd", PORTS_MAX);
 	else if (access != NULL && !json_is_null(access) && !json_is_boolean(access))
 		e2b_refuse(r, 400, "allow_internet_access: expected true or false");
 	else

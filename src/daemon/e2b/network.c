@@ -166,7 +166,7 @@ static bool read_asked(const json_t *network, struct asked *ret_asked, struct e2
 /* What would need work that is not done here. */
 static bool check_unsupported(const json_t *network, struct e2b_refusal *ret)
 {
-	static const char *const names[] = {"rules", "egressProxy", "httpsPorts"};
+	static const char *const names[] = {"rules", "egressProxy"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		const json_t *value = json_object_get(network, names[i]);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "daemon/e2b/e2b.h"
 #include "daemon/http.h"
 #include "daemon/sandbox.h"
+#include "daemon/tls-context.h"
 
 enum { RETRIES = 5, HEAD_OUT_MAX = 96 * 1024 };
 
@@ -384,6 +386,8 @@ static void inner_event(struct bufferevent *bev, short what, void *arg)
 	struct proxy *p = arg;
 
 	(void) bev;
+	if ((what & BEV_EVENT_CONNECTED) != 0)
+		return; /* TLS has begun */
 	if ((what & BEV_EVENT_WRITING) != 0)
 		return; /* it may have answered before it closed: reading tells */
 	if (p->stage == STAGE_BODY && (what & BEV_EVENT_EOF) != 0 && body_end(&p->body) == 0)
@@ -410,11 +414,38 @@ static void refused(struct proxy *p)
 	refuse_port(p, "The sandbox is running but port is not open");
 }
 
+static bool speaks_tls(const struct proxy *p, const struct sandbox *s)
+{
+	const json_t *ports = json_object_get(json_object_get(s->extras, "network"), "httpsPorts");
+
+	for (size_t i = 0; i < json_array_size(ports); i++)
+		if (json_integer_value(json_array_get(ports, i)) == (json_int_t) p->port)
+			return true;
+	return false;
+}
+
+static struct bufferevent *make_inner(const struct proxy *p, const struct sandbox *s, int fd)
+{
+	const int options = BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS;
+	struct bufferevent *bev;
+	SSL *ssl;
+
+	if (fd_nonblock(fd) < 0)
+		return NULL;
+	if (!speaks_tls(p, s))
+		return bufferevent_socket_new(p->daemon->base, fd, options);
+	ssl = tls_to_inside();
+	bev = ssl != NULL ? bufferevent_openssl_socket_new(p->daemon->base, fd, ssl, BUFFEREVENT_SSL_CONNECTING, options) : NULL;
+	if (bev == NULL)
+		SSL_free(ssl);
+	else
+		bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
+	return bev;
+}
+
 static void connected(struct proxy *p, const struct sandbox *s, int fd)
 {
-	p->inner = fd_nonblock(fd) == 0
-		       ? bufferevent_socket_new(p->daemon->base, fd, BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS)
-		       : NULL;
+	p->inner = make_inner(p, s, fd);
 	if (p->inner == NULL) {
 		fd_close(&fd);
 		refuse_port(p, "There is not enough memory for the connection");
