@@ -20,17 +20,12 @@ static bool covers_host(const char *c, const char *p)
 	return strncmp(c, "*.", 2) == 0 && network_pattern_covers(c, strncmp(p, "*.", 2) == 0 ? p + 2 : p) > 0;
 }
 
-/* A wide range means public addresses alone, a narrow one within it may name others: such a range covers only itself. */
+/* A wide range means public addresses alone, a narrow one within it may name others. */
 static bool covers_address(const char *c, const char *p)
 {
 	struct net_prefix outer, inner;
 
-	if (!network_prefix_parse(c, &outer) || !network_prefix_parse(p, &inner))
-		return false;
-	if (network_special_within(&outer))
-		return network_prefix_equal(&outer, &inner);
-	return inner.bits >= outer.bits && inner.address.family == outer.address.family &&
-	       network_prefix_has(&outer, &inner.address);
+	return network_prefix_parse(c, &outer) && network_prefix_parse(p, &inner) && network_special_covers(&outer, &inner);
 }
 
 static bool covers_port(const struct policy_rule *c, unsigned port)

@@ -39,6 +39,10 @@ bool network_special_named(const struct net_prefix *rule, const struct net_addre
  * for other ranges. */
 const char *network_special_sealed(const struct net_prefix *rule);
 
+/* True when a rule for `outer` opens all that one for `inner` would: it lies in it, and where it names a special range, `outer`
+ * names one around that. */
+bool network_special_covers(const struct net_prefix *outer, const struct net_prefix *inner);
+
 /* True when the range is so wide that there are special ranges in it which it does not name. */
 bool network_special_within(const struct net_prefix *rule);
 

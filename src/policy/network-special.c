@@ -189,6 +189,14 @@ const char *network_special_sealed(const struct net_prefix *rule)
 	return n.sealed;
 }
 
+/* What `inner` names lies around its first address too, since it names no range that it is wider than. */
+bool network_special_covers(const struct net_prefix *outer, const struct net_prefix *inner)
+{
+	return network_prefix_equal(outer, inner) ||
+	       (inner->bits >= outer->bits && inner->address.family == outer->address.family &&
+		network_prefix_has(outer, &inner->address) && network_special_named(outer, &inner->address));
+}
+
 bool network_special_within(const struct net_prefix *rule)
 {
 	bool v4 = rule->address.family == AF_INET;

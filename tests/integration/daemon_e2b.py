@@ -593,6 +593,16 @@ def test_a_running_sandbox_gets_no_more_than_its_start(t):
     e.refused("PUT", closed.path + "/network", 501, {**deny, "allowOut": ["a.example.test"]})
 
 
+def test_a_wide_ceiling_is_narrowed(t):
+    e = serve(t, ceiling="network: {allow: [{address: 0.0.0.0/0}]}\n")
+    deny = {"denyOut": ["0.0.0.0/0"]}
+    s = e.create(network={**deny, "allowOut": ["1.1.1.1", "8.8.8.0/24"]})
+    rules = json.loads(s.shell("cat /run/zwinger/policy.json"))["network"]["allow"]
+    t.equal([r["address"] for r in rules], ["1.1.1.1/32", "8.8.8.0/24"], "the rules inside")
+    for special in ("10.2.0.1", "10.0.0.0/8", "127.0.0.1", "169.254.169.254/32", "224.0.0.0/4"):
+        e.refused("POST", "/v2/sandboxes", 403, {"templateID": "base", "network": {**deny, "allowOut": [special]}})
+
+
 # ---- Dispatch and tokens ---------------------------------------------------------------------------------------------------
 
 

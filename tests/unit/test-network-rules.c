@@ -537,6 +537,41 @@ static void the_host_itself_is_reached_by_name_only(void **state)
 	assert_refused("network: {allow: [\"127.0.0.1:80\"]}", 1, "network.allow[0].address", "network.hosts");
 }
 
+static void a_wide_range_covers_what_it_opens(void **state)
+{
+	static const struct {
+		const char *outer, *inner;
+		bool covers;
+	} cases[] = {{"0.0.0.0/0", "0.0.0.0/0", true},
+		     {"0.0.0.0/0", "1.1.1.1", true},
+		     {"0.0.0.0/0", "8.0.0.0/5", true},
+		     {"0.0.0.0/0", "10.0.0.0/8", false},
+		     {"0.0.0.0/0", "10.1.2.3", false},
+		     {"0.0.0.0/0", "169.254.169.254", false},
+		     {"0.0.0.0/0", "100.64.0.0/10", false},
+		     {"8.0.0.0/5", "10.1.0.0/16", false},
+		     {"10.0.0.0/8", "10.1.0.0/16", true},
+		     {"10.1.0.0/16", "10.0.0.0/8", false},
+		     {"10.1.0.0/16", "10.2.0.1", false},
+		     {"0.0.0.0/0", "2606:4700::1", false},
+		     {"::/0", "2606:4700::1", true},
+		     {"::/0", "fd00::/8", false},
+		     {"::/0", "fe80::1", false},
+		     {"::/0", "64:ff9b::a00:1", false},
+		     {"fd00::/8", "fd00:1::/32", true},
+		     {"2606:4700::/32", "2606:4700::1", true},
+		     {"2606:4700::/32", "::/0", false},
+		     {"169.254.0.0/16", "169.254.1.0/24", true}};
+
+	(void) state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct net_prefix outer = prefix_of(cases[i].outer), inner = prefix_of(cases[i].inner);
+
+		if (network_special_covers(&outer, &inner) != cases[i].covers)
+			fail_msg("%s and %s", cases[i].outer, cases[i].inner);
+	}
+}
+
 static void limits_have_a_rate_and_an_action(void **state)
 {
 	struct network plain = network_of("network: {allow: [a.test]}");
@@ -770,6 +805,7 @@ int main(void)
 	    cmocka_unit_test(too_many_rules_for_one_port_are_told),
 	    cmocka_unit_test(ports_are_bounded),
 	    cmocka_unit_test(the_host_itself_is_reached_by_name_only),
+	    cmocka_unit_test(a_wide_range_covers_what_it_opens),
 	    cmocka_unit_test(limits_have_a_rate_and_an_action),
 	    cmocka_unit_test(a_rule_of_a_set_is_checked_too),
 	    cmocka_unit_test(the_rules_travel_whole),

@@ -76,11 +76,7 @@ static bool leads_to(const struct policy_rule *rule, const char *target, const s
 		return rule->host != NULL && network_pattern(target, strlen(target), name) == 0 &&
 		       (strcmp(rule->host, name) == 0 ||
 			network_pattern_covers(rule->host, strncmp(name, "*.", 2) == 0 ? name + 2 : name) > 0);
-	if (rule->address == NULL || !network_prefix_parse(rule->address, &outer))
-		return false;
-	return network_prefix_equal(&outer, prefix) ||
-	       (!network_special_within(&outer) && prefix->bits >= outer.bits && prefix->address.family == outer.address.family &&
-		network_prefix_has(&outer, &prefix->address));
+	return rule->address != NULL && network_prefix_parse(rule->address, &outer) && network_special_covers(&outer, prefix);
 }
 
 /* Adds the ceiling's rules that lead to `target`; false: none does. */
