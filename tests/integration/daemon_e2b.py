@@ -470,6 +470,8 @@ def test_the_network_is_within_the_ceiling(t):
     for wish, status in (({"allow_internet_access": True}, 403), ({"network": {"allowOut": ["10.1.2.3"]}}, 403),
                          ({"network": {"denyOut": ["example.test"]}}, 400), ({"network": {"allowOut": ["a.example.test"]}}, 400)):
         e.refused("POST", "/v2/sandboxes", status, {"templateID": "base", **wish})
+    older = {"templateID": "base", "timeout": 60, "secure": True, "allow_internet_access": True}
+    t.equal(e.ask("POST", "/sandboxes", older, 201).json["templateID"], "base", "older clients say so of themselves")
     s = e.create(allow_internet_access=False, network={"denyOut": ["0.0.0.0/0"], "allowPublicTraffic": True})
     info = s.ask("GET").json
     t.equal((info["allowInternetAccess"], info["network"]), (False, {"denyOut": ["0.0.0.0/0"], "allowPublicTraffic": True}), info)

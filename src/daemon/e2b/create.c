@@ -246,8 +246,11 @@ static void post_v2(struct request *r)
 	create(r, TIMEOUT_SECONDS * USEC_PER_SEC);
 }
 
+/* Clients of this route say true of themselves when their program has said nothing. */
 static void post_v1(struct request *r)
 {
+	if (json_is_true(json_object_get(r->json, "allow_internet_access")))
+		(void) json_object_del(r->json, "allow_internet_access");
 	create(r, OLD_TIMEOUT_SECONDS * USEC_PER_SEC);
 }
 
