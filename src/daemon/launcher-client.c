@@ -16,12 +16,20 @@
 #include "base/own.h"
 #include "sandbox/session-wire.h"
 
-enum { LINE_FD = 3 };
+enum { LINE_FD = 3, QUEUE_BYTES_MAX = 32 * 1024 * 1024 };
+
+struct queued { /* to be asked for when the launcher takes more */
+	struct queued *next;
+	char *text;
+	int line;
+};
 
 struct launcher_client {
 	int line; /* -EBADF: it has ended */
 	pid_t pid;
-	struct event *readable;
+	struct event *readable, *writable;
+	struct queued *first, **last;
+	size_t queue_bytes;
 	uint32_t next;
 	void (*gone)(void *arg);
 	void *arg;
@@ -95,12 +103,59 @@ static int spawn(int line, pid_t *ret, struct zw_error *e)
 
 /* ---- The line. ---- */
 
+/* Without a launcher to take it, the line closes, and its session has ended. */
+static void drop_first(struct launcher_client *l)
+{
+	struct queued *q = l->first;
+
+	l->first = q->next;
+	if (l->first == NULL)
+		l->last = &l->first;
+	l->queue_bytes -= strlen(q->text);
+	fd_close(&q->line);
+	free(q->text);
+	free(q);
+}
+
 static void end(struct launcher_client *l)
 {
 	if (l->readable != NULL)
 		event_free(l->readable);
-	l->readable = NULL;
+	if (l->writable != NULL)
+		event_free(l->writable);
+	l->readable = l->writable = NULL;
+	while (l->first != NULL)
+		drop_first(l);
 	fd_close(&l->line);
+}
+
+/* The buffer of a socket holds some hundred messages, which is less than may be asked for at once. */
+static int enqueue(struct launcher_client *l, char **text, int *line)
+{
+	struct queued *q;
+	size_t size = strlen(*text);
+
+	if (size > QUEUE_BYTES_MAX - l->queue_bytes || event_add(l->writable, NULL) < 0)
+		return -EAGAIN;
+	q = xcalloc(1, sizeof *q);
+	*q = (struct queued){.text = take_ptr(text), .line = take_fd(line)};
+	*l->last = q;
+	l->last = &q->next;
+	l->queue_bytes += size;
+	return 0;
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+	struct launcher_client *l = arg;
+
+	(void) what;
+	while (l->first != NULL) {
+		if (fd_send((int) fd, l->first->text, strlen(l->first->text), &l->first->line, 1) == -EAGAIN)
+			return;
+		drop_first(l); /* one that could not be sent sees its line closed */
+	}
+	(void) event_del(l->writable);
 }
 
 /* What it says ("gone") is known better from the session's own line, which closes with its supervisor: only the end matters. */
@@ -127,6 +182,7 @@ struct launcher_client *launcher_client_new(struct event_base *base, void (*gone
 	int pair[2];
 
 	*l = (struct launcher_client){.line = -EBADF, .next = 1, .gone = gone, .arg = arg};
+	l->last = &l->first;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		(void) zw_errno(e, errno, "cannot make a line to the launcher");
 		return launcher_client_free(l);
@@ -139,7 +195,8 @@ struct launcher_client *launcher_client_new(struct event_base *base, void (*gone
 	fd_close(&pair[1]);
 	(void) fd_nonblock(l->line);
 	l->readable = event_new(base, l->line, EV_READ | EV_PERSIST, on_readable, l);
-	if (l->readable == NULL || event_add(l->readable, NULL) < 0) {
+	l->writable = event_new(base, l->line, EV_WRITE | EV_PERSIST, on_writable, l);
+	if (l->readable == NULL || l->writable == NULL || event_add(l->readable, NULL) < 0) {
 		(void) zw_error(e, ENOMEM, "there is not enough memory for the launcher's line");
 		return launcher_client_free(l);
 	}
@@ -172,7 +229,9 @@ int launcher_client_launch(struct launcher_client *l, const char *policy, int *r
 		return -EMSGSIZE;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
-	r = fd_send(l->line, text, strlen(text), &pair[1], 1);
+	r = l->first == NULL ? fd_send(l->line, text, strlen(text), &pair[1], 1) : -EAGAIN;
+	if (r == -EAGAIN)
+		r = enqueue(l, &text, &pair[1]);
 	fd_close(&pair[1]);
 	if (r < 0) {
 		fd_close(&pair[0]);

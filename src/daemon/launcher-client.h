@@ -14,5 +14,6 @@ struct launcher_client *launcher_client_new(struct event_base *base, void (*gone
 struct launcher_client *launcher_client_free(struct launcher_client *l);
 
 /* Asks for a supervisor. `policy` is the text of one. *ret_line is the daemon's end of the session's socket, the caller's.
- * -EAGAIN: the launcher is behind; -ESHUTDOWN: it has ended; -EMSGSIZE: the policy is too long; others as of socketpair(2). */
+ * -EAGAIN: far too much waits for the launcher already; -ESHUTDOWN: it has ended; -EMSGSIZE: the policy is too long; others as of
+ * socketpair(2). */
 int launcher_client_launch(struct launcher_client *l, const char *policy, int *ret_line);

@@ -9,6 +9,7 @@
 static const struct {
 	const char *name;
 	unsigned status;
+	const char *hint; /* where the one who refuses has none */
 } codes[] = {
     [PROBLEM_BAD_REQUEST] = {"bad_request", 400},
     [PROBLEM_INVALID_POLICY] = {"invalid_policy", 400},
@@ -28,9 +29,9 @@ static const struct {
     [PROBLEM_MISDIRECTED] = {"misdirected", 421},
     [PROBLEM_NOT_ENFORCEABLE] = {"not_enforceable", 422},
     [PROBLEM_IDEMPOTENCY_KEY_REUSED] = {"idempotency_key_reused", 422},
-    [PROBLEM_BUSY] = {"busy", 429},
-    [PROBLEM_UNAVAILABLE] = {"unavailable", 503},
-    [PROBLEM_INSUFFICIENT_STORAGE] = {"insufficient_storage", 507},
+    [PROBLEM_BUSY] = {"busy", 429, "try again when something of what is there has ended"},
+    [PROBLEM_UNAVAILABLE] = {"unavailable", 503, "try again soon"},
+    [PROBLEM_INSUFFICIENT_STORAGE] = {"insufficient_storage", 507, "make room, and try again"},
     [PROBLEM_INTERNAL] = {"internal", 500},
     [PROBLEM_NOT_SUPPORTED] = {"not_supported", 501},
 };
@@ -62,6 +63,7 @@ static json_t *utf8_text(const char *text)
 
 char *problem_json(const struct problem *p, const char *request_id)
 {
+	const char *hint = p->hint != NULL ? p->hint : codes[p->code].hint;
 	json_t *o = json_object();
 	char *text;
 
@@ -69,7 +71,7 @@ char *problem_json(const struct problem *p, const char *request_id)
 	(void) json_object_set_new(o, "status", json_integer((json_int_t) problem_status(p)));
 	(void) json_object_set_new(o, "code", json_string(codes[p->code].name));
 	(void) json_object_set_new(o, "message", utf8_text(p->message));
-	(void) json_object_set_new(o, "hint", p->hint != NULL ? utf8_text(p->hint) : json_null());
+	(void) json_object_set_new(o, "hint", hint != NULL ? utf8_text(hint) : json_null());
 	(void) json_object_set_new(o, "request_id", json_string(request_id));
 	if (p->exit_code != 0)
 		(void) json_object_set_new(o, "exit_code", json_integer(p->exit_code));

@@ -586,6 +586,8 @@ static int launch(struct sandbox *s, struct problem *p)
 		return fail(p, PROBLEM_TOO_LARGE, "the policy is too large");
 	if (r == -ESHUTDOWN || r == -EPIPE)
 		return fail(p, PROBLEM_UNAVAILABLE, "the launcher of sandboxes has ended; the service must be restarted");
+	if (r == -EAGAIN)
+		return fail(p, PROBLEM_UNAVAILABLE, "too many sandboxes are being started at once");
 	if (r < 0)
 		return fail(p, PROBLEM_UNAVAILABLE, "no sandbox can be started now: the host lacks descriptors or memory");
 	s->session = session_new(all->daemon->base, line, &events, s, &e);

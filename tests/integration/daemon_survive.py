@@ -610,6 +610,39 @@ def test_a_drained_service_lets_runs_end(t):
     t.equal(look(t, d, lived)["end"]["status"], "daemon_stopped", "why")
 
 
+def children_called(pid, name):
+    return [p for p, (parent, comm, _) in zw.descendants().items() if parent == pid and comm == name]
+
+
+def test_more_at_once_than_the_launcher_takes(t):
+    d = serve(t, "--max-sandboxes", "60")
+    launcher, = children_called(d.process.pid, "zwinger")
+    answers = []
+
+    def ask():
+        answers.append(d.ask("POST", "/v1/sandboxes", {"policy": {**LOOSE, "env": {"set": {"FILLER": "x" * 20000}}}}))
+
+    clients = [threading.Thread(target=ask) for _ in range(70)]
+    os.kill(launcher, signal.SIGSTOP)
+    for client in clients:
+        client.start()
+    refused = wait_for(lambda: len(answers) >= 10, 20)
+    t.equal(d.ask("GET", "/health").status, 200, "it serves meanwhile")
+    os.kill(launcher, signal.SIGCONT)
+    for client in clients:
+        client.join(60)
+    t.check(refused, "those beyond --max-sandboxes are told at once")
+    t.equal(sorted(a.status for a in answers), [201] * 60 + [429] * 10, [a.body for a in answers if a.status not in (201, 429)])
+    for a in answers:
+        if a.status == 429:
+            t.check(a.code == "busy" and a.json["hint"] and int(a.headers["retry-after"]) > 0, (a.headers, a.body))
+    gone = next(a.json["id"] for a in answers if a.status == 201)
+    t.equal(d.ask("DELETE", f"/v1/sandboxes/{gone}").status, 200, "DELETE")
+    create(t, d)
+    t.equal(d.end(), 0, "exit status")
+    t.until(nobody_left, 20, f"all processes are gone: {zw.descendants()}")
+
+
 # ---- Running out -----------------------------------------------------------------------------------------------------------
 
 
