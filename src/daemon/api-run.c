@@ -281,6 +281,7 @@ static void alone_ended(void *arg, struct sandbox *s)
 	}
 	json_decref(wall);
 	answer(run);
+	sandbox_drop(s);
 }
 
 static void over(struct run *run, struct process *p)

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "daemon/daemon.h"
 #include "daemon/event-log.h"
+#include "daemon/heap.h"
 #include "daemon/launcher-client.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -741,10 +742,32 @@ void refuse_errno(struct request *r, int error, const char *what)
 
 /* ---- All of them. ---- */
 
+static void on_drop(evutil_socket_t fd, short what, void *arg)
+{
+	struct sandboxes *all = arg;
+
+	(void) fd;
+	(void) what;
+	while (all->dropped != NULL) {
+		struct sandbox *s = all->dropped;
+
+		all->dropped = s->next_dropped;
+		destroy(s);
+	}
+}
+
+void sandbox_drop(struct sandbox *s)
+{
+	s->next_dropped = s->all->dropped;
+	s->all->dropped = s;
+	event_active(s->all->drop, EV_TIMEOUT, 0);
+}
+
 static void forget_old(struct sandboxes *all)
 {
 	usec_t now = now_realtime(), keep_for = all->daemon->options->keep_record;
 
+	on_drop(-1, 0, all);
 	for (struct sandbox *s = all->oldest, *next; s != NULL; s = next) {
 		next = s->newer;
 		if (s->state == SANDBOX_ENDED && s->holds == 0 &&
@@ -765,6 +788,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 	(void) fd;
 	(void) what;
 	forget_old(arg);
+	heap_give_back(&((struct sandboxes *) arg)->spare);
 }
 
 static void on_scrape(void *arg)
@@ -826,7 +850,8 @@ int sandboxes_start(struct daemon *d, struct zw_error *e)
 	if (all->launcher == NULL)
 		return e->code;
 	all->sweep = event_new(d->base, -1, EV_PERSIST, on_sweep, all);
-	if (all->sweep == NULL || event_add(all->sweep, &every) < 0)
+	all->drop = event_new(d->base, -1, 0, on_drop, all);
+	if (all->sweep == NULL || all->drop == NULL || event_add(all->sweep, &every) < 0)
 		return zw_error(e, ENOMEM, "there is not enough memory for a timer");
 	r = sandbox_outlive_open(all, e);
 	if (r >= 0)
@@ -848,6 +873,8 @@ struct sandboxes *sandboxes_free(struct sandboxes *all)
 		destroy(all->newest);
 	if (all->sweep != NULL)
 		event_free(all->sweep);
+	if (all->drop != NULL)
+		event_free(all->drop);
 	all->events = event_log_free(all->events);
 	all->measure = sandbox_measure_free(all->measure);
 	all->levels = sandbox_levels_free(all->levels);

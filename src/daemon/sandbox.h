@@ -39,7 +39,9 @@ struct sandboxes {
 	struct sandbox *buckets[SANDBOX_BUCKETS];
 	size_t live, ended;
 	uint64_t next_number;
-	struct event *sweep;
+	struct event *sweep, *drop;
+	struct sandbox *dropped;  /* see sandbox_drop() */
+	size_t spare;             /* see heap.h */
 	struct event_log *events; /* of all, NULL before the first */
 	struct sandbox_measure *measure;
 	struct sandbox_levels *levels;
@@ -86,7 +88,7 @@ enum { SANDBOX_FILES_USER, SANDBOX_FILES_ROOT, SANDBOX_FILES_KINDS };
 
 struct sandbox {
 	struct sandboxes *all;
-	struct sandbox *newer, *older, *next_in_bucket;
+	struct sandbox *newer, *older, *next_in_bucket, *next_dropped;
 	char id[SANDBOX_ID_SIZE];
 	uint64_t number; /* in the order of creation */
 	char *name;
@@ -148,6 +150,9 @@ void sandbox_restore(struct sandboxes *all, struct sandbox *s);
 struct sandbox *sandbox_find(struct daemon *d, const char *id);
 /* Ends it, now or soon; an ending that is under way keeps its reason. */
 void sandbox_end(struct sandbox *s, const char *status, const char *reason);
+/* Nobody asks any more for a hidden one that has ended: it goes as soon as the caller has returned to the loop. To be called
+ * once. */
+void sandbox_drop(struct sandbox *s);
 /* Called once when it has ended, at once when it has. */
 void sandbox_on_end(struct sandbox *s, void (*call)(void *arg, struct sandbox *s), void *arg);
 /* Nobody calls this `arg` any more. */
