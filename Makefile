@@ -5,6 +5,7 @@
 #	make check      every check and test; the last line counts them
 #	make check-e2b  the official E2B SDK from npm at a daemon of this build
 #	make check-mcp  the official MCP SDK and conformance runner from npm at this build
+#	make soak       the daemon under load for about an hour (MINUTES= of the mixed load, SHORT=1 for two minutes of it all, ONLY= one subject)
 #	make bench      speed, against other sandboxes found here (QUICK=1 for a rough answer)
 #	make install    DESTDIR= and prefix= as usual
 #	make deps       install (as root) or name (otherwise) every package that the above need
@@ -23,7 +24,7 @@ setup = test -f $(1)/build.ninja || $(2) meson setup $(1) $(3) > $(1).log || { c
 # Progress for whoever watches, silence for a log.
 ninja = if [ -t 1 ]; then ninja -C $(1); else ninja -C $(1) --quiet; fi
 
-.PHONY: all build build-clang demo check check-e2b check-mcp bench install deps deps-build deps-demo deps-check deps-bench fuzz tidy format clean
+.PHONY: all build build-clang demo check check-e2b check-mcp soak bench install deps deps-build deps-demo deps-check deps-bench fuzz tidy format clean
 
 all: build
 
@@ -55,6 +56,9 @@ check-e2b: build
 
 check-mcp: build
 	@tests/mcp/run-sdk $(BUILD)
+
+soak: deps-check build
+	@tests/soak/run-soak $(BUILD) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
 
 bench: deps-bench build
 	@failed=0; bench/run $(BUILD) $(if $(QUICK),--quick) || failed=1; echo; \
