@@ -180,6 +180,8 @@ void refuse_body(struct request *r);                 /* ends the request with wh
 /* For who collects a body: counts what is held of all of them, so that many clients together cannot have what one may not. False:
  * it is too much now. Until request_drop_body() or the end of the request. */
 bool request_count_body(struct request *r, size_t more);
+/* Counts what has come, and moves it to `to`, where it takes no more memory than is counted. */
+bool request_collect(struct request *r, struct evbuffer *to, struct evbuffer *content);
 void request_drop_body(struct request *r);
 /* The length that the head announces; false: it does not. */
 bool request_length(const struct request *r, uint64_t *ret);

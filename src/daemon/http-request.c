@@ -424,6 +424,20 @@ void request_hold_drain(struct request *r)
 	x->counted = true;
 }
 
+/* Copied, since the pieces that come from a socket have as much room again behind them as they hold. A length that is known is
+ * one piece, which need not be copied again when it is read as a text. */
+static int copy_content(const struct exchange *x, struct evbuffer *to, struct evbuffer *content)
+{
+	char piece[16 * 1024];
+	int n, r = 0;
+
+	if (x->body.kind == BODY_LENGTH && evbuffer_get_length(to) == 0 && x->head.length <= JSON_BODY_MAX)
+		r = evbuffer_expand(to, (size_t) x->head.length);
+	while (r == 0 && (n = evbuffer_remove(content, piece, sizeof piece)) > 0)
+		r = evbuffer_add(to, piece, (size_t) n);
+	return r;
+}
+
 bool request_count_body(struct request *r, size_t more)
 {
 	struct exchange *x = r->x;
@@ -433,6 +447,11 @@ bool request_count_body(struct request *r, size_t more)
 	x->server->json_bytes += more;
 	x->json_counted += more;
 	return true;
+}
+
+bool request_collect(struct request *r, struct evbuffer *to, struct evbuffer *content)
+{
+	return request_count_body(r, evbuffer_get_length(content)) && copy_content(r->x, to, content) == 0;
 }
 
 void request_drop_body(struct request *r)

@@ -1,6 +1,7 @@
 /* zwingerd: `serve`, and `keys` and `mcp`, which need the same parts. Executed by `zwinger serve`, `zwinger keys`, `zwinger mcp`.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #include "daemon/keys-command.h"
 #include "daemon/mcp/mcp.h"
 
+enum { MAPPED_EACH = 256 * 1024, TRIM_AT = 4 * 1024 * 1024 };
+
 static int print(const char *text)
 {
 	return fd_write_all(STDOUT_FILENO, text, strlen(text)) == 0 ? 0 : DAEMON_FAILED;
@@ -30,6 +33,14 @@ static void raise_descriptors(void)
 		return;
 	l.rlim_cur = l.rlim_max;
 	(void) setrlimit(RLIMIT_NOFILE, &l); /* it is then what it was */
+}
+
+/* Large blocks are mapped each for itself, so that what was not yet written to is not there, and what is freed is gone; else the
+ * C library would soon keep blocks of up to 32 MiB. */
+static void settle_memory(void)
+{
+	(void) mallopt(M_MMAP_THRESHOLD, MAPPED_EACH);
+	(void) mallopt(M_TRIM_THRESHOLD, TRIM_AT);
 }
 
 static int serve(int argc, char **argv)
@@ -62,6 +73,7 @@ int main(int argc, char **argv)
 		return DAEMON_REFUSED;
 	(void) syscall(SYS_close_range, 3U, ~0U, 0U); /* what a caller forgot; on kernels before 5.9 it stays */
 	(void) umask(077);
+	settle_memory();
 	(void) sigaction(SIGPIPE, &ignore, NULL); /* cannot fail */
 	if (argc > 1 && strcmp(argv[1], "keys") == 0)
 		return keys_command(argc - 1, argv + 1);

@@ -171,13 +171,12 @@ static void run_with_json(struct request *r)
 static void collect(struct request *r, struct evbuffer *content, enum body_event event)
 {
 	struct exchange *x = r->x;
-	size_t more = evbuffer_get_length(content);
 
 	if (event == BODY_BROKEN) {
 		refuse_body(r);
 		return;
 	}
-	if (!request_count_body(r, more) || evbuffer_add_buffer(x->collected, content) < 0) {
+	if (!request_collect(r, x->collected, content)) {
 		x->reading = false;
 		refuse(r, PROBLEM_UNAVAILABLE, "try again soon", "too many large requests are under way");
 		return;

@@ -338,6 +338,31 @@ def test_bodies_have_a_ceiling(t):
     t.equal(d.ask("GET", "/health", key=None).status, 200, "and it still serves")
 
 
+def test_what_is_held_of_bodies_is_what_came(t):
+    """The bound on all of them is on what is counted; pieces from a socket have room behind them that would not be."""
+    d = Daemon(t)
+    d.ask("POST", "/v1/keys", {"scope": "use"})
+    before, size, held = memory(d.process.pid), 12 << 20, []
+    for coding in ("sized", "chunked") * 2:
+        s = d.socket(20)
+        head = BODY.replace("{key}", d.key) + (f"Content-Length: {size + 15}\r\n\r\n" if coding == "sized" else f"Transfer-Encoding: chunked\r\n\r\n{size + 15:x}\r\n")
+        s.sendall(head.encode() + b" " * size)
+        held.append((coding, s))
+    most = len(held) * size
+    t.until(lambda: memory(d.process.pid) - before > most * 0.9, 20, lambda: f"it has come: {memory(d.process.pid) - before} of {most} bytes")
+    seen = [0]
+
+    def rests():
+        seen.append(memory(d.process.pid) - before)
+        return d.ask("GET", "/health").status == 200 and len(seen) > 20 and len(set(seen[-20:])) == 1
+
+    t.until(rests, 20, "all has come")
+    t.between(seen[-1], most * 0.9, most * 1.2, "bytes of memory")
+    for coding, s in held:
+        s.sendall(b'{"scope":"use"}' + (b"\r\n0\r\n\r\n" if coding == "chunked" else b""))
+        t.contains(s.recv(4096), b"HTTP/1.1 201 ", f"a {coding} body")
+
+
 # ---- Connections ----------------------------------------------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ static void take(struct request *r, struct evbuffer *content, enum body_event ev
 		refuse_body(r);
 		return;
 	}
-	if (!request_count_body(r, evbuffer_get_length(content)) || evbuffer_add_buffer(p->body, content) < 0) {
+	if (!request_collect(r, p->body, content)) {
 		p->ops->refuse(r, p->arg, E2B_BODY_BUSY);
 		pending_free(p);
 		return;
