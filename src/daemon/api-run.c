@@ -292,6 +292,7 @@ static void over(struct run *run, struct process *p)
 	if (!p->failed && !run->alone)
 		process_capture_keep(p);
 	run->document = result_of(s, p);
+	process_capture_taken(p);
 	run->process = NULL; /* its record may go */
 	if (gone)
 		(void) json_object_set_new(run->document, "status", json_string("canceled"));

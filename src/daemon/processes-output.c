@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "daemon/api.h"
+#include "daemon/output-budget.h"
 #include "daemon/process-journal.h"
 #include "daemon/processes.h"
 #include "daemon/sandbox.h"
@@ -19,7 +20,8 @@ enum {
 	WINDOW = 256 * 1024,         /* how far a reader may be behind */
 	DRAIN_MAX = 1024 * 1024,     /* what does not say how much it can hold */
 	KEEP_MAX = 64 * 1024 * 1024, /* of one process, whatever the policy says */
-	ROOM_MIN = 4096,
+	ROOM_MIN = 64,               /* of a chunk that may grow */
+	ROOM_MAX = 4096,
 	CHUNKS_MAX = 65536,
 	KEEP_DEFAULT = 8 * 1024 * 1024,
 	KEEP_CAPTURED = 64 * 1024, /* of each stream */
@@ -68,6 +70,11 @@ static size_t cut_chunk(struct chunk *c, size_t size)
 	return size;
 }
 
+static size_t cost(const struct chunk *c)
+{
+	return sizeof *c + c->room;
+}
+
 static void drop_first(struct process *p)
 {
 	struct chunk *c = p->first;
@@ -75,7 +82,11 @@ static void drop_first(struct process *p)
 	p->first = c->next;
 	if (p->first == NULL)
 		p->last = NULL;
+	if (p->first == p->last)
+		p->last_link = &p->first;
 	p->chunk_count--;
+	p->output_held -= cost(c);
+	output_budget_take(p, cost(c), true);
 	free(c);
 }
 
@@ -86,6 +97,21 @@ static void mark(struct process *p)
 
 	if (p->journal != NULL)
 		journal_mark(p->journal, &now);
+}
+
+static void drop_whole(struct process *p)
+{
+	p->kept -= p->first->size;
+	if (p->first->end > p->passed)
+		p->dropped += p->first->size;
+	drop_first(p);
+}
+
+void process_output_shed(struct process *p, size_t most)
+{
+	while (p->first != NULL && p->output_held > most && !is_needed(p, p->first))
+		drop_whole(p);
+	mark(p);
 }
 
 static void drop_old(struct process *p)
@@ -107,41 +133,57 @@ static void drop_old(struct process *p)
 
 static struct chunk *new_chunk(struct process *p, unsigned stream, size_t size)
 {
-	struct chunk *c = malloc(sizeof *c + size);
+	bool may =
+	    output_budget_ask(p, sizeof(struct chunk) + size) || p->readers != NULL; /* they set the pace, and lose nothing */
+	struct chunk *c = may ? malloc(sizeof *c + size) : NULL;
 
 	if (c == NULL)
 		return NULL;
-	*c = (struct chunk){.stream = (unsigned char) stream};
-	if (p->last != NULL)
-		p->last->next = c;
-	else
-		p->first = c;
-	p->last = c;
+	*c = (struct chunk){.stream = (unsigned char) stream, .room = size};
+	p->last_link = p->last != NULL ? &p->last->next : &p->first;
+	*p->last_link = p->last = c;
 	p->chunk_count++;
+	p->output_held += cost(c);
+	output_budget_add(p, cost(c), true);
 	return c;
 }
 
-/* Has nobody been sent it, so that it may grow? */
-static bool may_grow(const struct process *p, const struct chunk *c, unsigned stream, size_t size)
+/* Has nobody been sent it, so that it may grow? To no more than ROOM_MAX, and by and by: two streams that take turns make many
+ * small ones. */
+static bool make_room(struct process *p, unsigned stream, size_t size)
 {
-	return c != NULL && c->stream == stream && c->room - c->size >= size && c->end > p->passed && p->readers == NULL;
+	struct chunk *c = p->last;
+	size_t room, more;
+
+	if (c == NULL || c->stream != stream || c->end <= p->passed || p->readers != NULL)
+		return false;
+	if (c->room - c->size >= size)
+		return true;
+	room = c->room * 2 > c->size + size ? c->room * 2 : c->size + size;
+	more = room - c->room;
+	if (room > ROOM_MAX || !output_budget_ask(p, more) || p->last != c)
+		return false;
+	c = realloc(c, sizeof *c + room);
+	if (c == NULL)
+		return false; /* it is as it was */
+	c->room = room;
+	*p->last_link = p->last = c;
+	p->output_held += more;
+	output_budget_add(p, more, true);
+	return true;
 }
 
 static void add_chunk(struct process *p, unsigned stream, const char *data, size_t size)
 {
-	struct chunk *c = p->last;
+	struct chunk *c;
 
 	if (size == 0)
 		return;
-	if (!may_grow(p, c, stream, size)) {
-		size_t room = p->readers == NULL && size < ROOM_MIN ? ROOM_MIN : size;
-
-		c = new_chunk(p, stream, room);
-		if (c == NULL) {
-			p->dropped += size;
-			return;
-		}
-		c->room = room;
+	c = make_room(p, stream, size) ? p->last : new_chunk(p, stream, p->readers == NULL && size < ROOM_MIN ? ROOM_MIN : size);
+	if (c == NULL) {
+		p->added += size; /* it has its place among all bytes, as in the journal */
+		p->dropped += size;
+		return;
 	}
 	memcpy(c->data + c->size, data, size);
 	c->size += size;
@@ -171,9 +213,11 @@ static void flush_carry(struct process *p, unsigned which)
 
 /* ---- Captured. ---- */
 
-static void capture(struct captured *c, const char *data, size_t size)
+static void capture(struct captured *c, const char *data, size_t size, bool may_grow)
 {
-	size_t room = c->head_max - evbuffer_get_length(c->head), part = size < room ? size : room, over;
+	size_t have = evbuffer_get_length(c->tail), most = may_grow ? c->tail_max : have, over;
+	size_t room = may_grow && c->dropped == 0 && have == 0 ? c->head_max - evbuffer_get_length(c->head) : 0,
+	       part = size < room ? size : room;
 
 	(void) evbuffer_add(c->head, data, part); /* without memory it shows as fewer bytes */
 	data += part;
@@ -181,9 +225,25 @@ static void capture(struct captured *c, const char *data, size_t size)
 	if (size == 0)
 		return;
 	(void) evbuffer_add(c->tail, data, size);
-	over = evbuffer_get_length(c->tail) > c->tail_max ? evbuffer_get_length(c->tail) - c->tail_max : 0;
+	have = evbuffer_get_length(c->tail);
+	over = have > most ? have - most : 0;
 	(void) evbuffer_drain(c->tail, over);
 	c->dropped += over;
+}
+
+static void count_captured(struct process *p, struct captured *c)
+{
+	size_t now = c->head != NULL ? evbuffer_get_length(c->head) + evbuffer_get_length(c->tail) : 0;
+
+	output_budget_take(p, c->counted, false);
+	output_budget_add(p, now, false);
+	c->counted = now;
+}
+
+void process_capture_taken(struct process *p)
+{
+	for (size_t i = 0; i < STREAMS; i++)
+		count_captured(p, &p->streams[i].captured);
 }
 
 int process_capture_init(struct process *p, uint64_t output)
@@ -315,10 +375,12 @@ static ssize_t read_stream(struct stream *s)
 	if (s->discard)
 		return n;
 	s->bytes += (uint64_t) n;
-	if (p->capture)
-		capture(&s->captured, data, (size_t) n);
-	else
+	if (p->capture) {
+		capture(&s->captured, data, (size_t) n, output_budget_ask(p, (size_t) n));
+		count_captured(p, &s->captured);
+	} else {
 		add_text(p, which, data, (size_t) n);
+	}
 	if (p->on_output != NULL)
 		p->on_output(p->arg, data, (size_t) n);
 	check_limit(p, s);
@@ -612,13 +674,10 @@ void process_output_free(struct process *p)
 		lost(arg);
 	}
 	process_streams_close(p);
-	while (p->first != NULL) {
-		struct chunk *c = p->first;
-
-		p->first = c->next;
-		free(c);
-	}
+	while (p->first != NULL)
+		drop_first(p);
 	for (size_t i = 0; i < STREAMS; i++) {
+		output_budget_take(p, p->streams[i].captured.counted, false);
 		if (p->streams[i].captured.head != NULL)
 			evbuffer_free(p->streams[i].captured.head);
 		if (p->streams[i].captured.tail != NULL)

@@ -42,7 +42,7 @@ enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_ENDED };
 
 struct captured {
 	struct evbuffer *head, *tail;
-	size_t head_max, tail_max;
+	size_t head_max, tail_max, counted; /* counted: in the budget (output-budget.h) */
 	uint64_t dropped;
 };
 
@@ -75,9 +75,10 @@ struct process {
 	struct evbuffer *input;
 	bool in_eof, moving, held;
 	struct input_writer *writers; /* in their order */
-	struct chunk *first, *last;
-	uint64_t kept, added, passed, dropped; /* bytes; passed: the most a reader had */
-	struct journal *journal;               /* NULL: the process ends with this daemon */
+	struct chunk *first, *last, **last_link; /* last_link: what leads to the last one */
+	size_t output_held;                      /* memory of the chunks */
+	uint64_t kept, added, passed, dropped;   /* bytes; passed: the most a reader had */
+	struct journal *journal;                 /* NULL: the process ends with this daemon */
 	size_t chunk_count;
 	struct output_reader *readers;
 	void (*on_started)(void *arg, struct process *p); /* failed: look at `exit` */
@@ -152,6 +153,8 @@ struct chunk_view {
 void process_chunks(const struct process *p, uint64_t from, bool (*call)(void *arg, const struct chunk_view *c), void *arg);
 /* Copies the newest bytes that a captured one has written into chunks, for the logs. */
 void process_capture_keep(struct process *p);
+/* The buffers of a captured one were emptied. */
+void process_capture_taken(struct process *p);
 
 /* ---- For sandbox.c. ---- */
 
@@ -177,6 +180,8 @@ int process_streams_open(struct process *p, const int fds[STREAMS], size_t count
 void process_streams_drain(struct process *p); /* it has exited */
 void process_streams_close(struct process *p);
 void process_output_free(struct process *p);
+/* Drops the oldest of what is kept and no reader needs, until no more than `most` bytes of memory are held. */
+void process_output_shed(struct process *p, size_t most);
 int process_capture_init(struct process *p, uint64_t output);
 /* What its journal has, into chunks. False: it makes no sense. */
 bool process_output_restore(struct process *p);

@@ -42,6 +42,7 @@ struct sandboxes {
 	struct event *sweep, *drop;
 	struct sandbox *dropped;  /* see sandbox_drop() */
 	size_t spare;             /* see heap.h */
+	size_t output_held;       /* see output-budget.h */
 	struct event_log *events; /* of all, NULL before the first */
 	struct sandbox_measure *measure;
 	struct sandbox_levels *levels;
@@ -125,6 +126,7 @@ struct sandbox {
 	size_t holds;                                    /* requests that keep a process of it */
 	bool has_root;                                   /* user 0 is there too */
 	struct sandbox_files files[SANDBOX_FILES_KINDS]; /* sandbox-files.c */
+	size_t output_kept; /* see output-budget.h */
 	struct event_log *events;
 	struct sandbox_context *contexts; /* oldest first */
 	struct interpreter *interpreters;

@@ -177,4 +177,26 @@ def test_output_of_a_process(t):
     soaklib.end(t, d)
 
 
+def test_output_that_nobody_reads(t):
+    """Each process may keep its share; all together have a bound, and the modest keep what they have."""
+    d, client = start(t)
+    greedy, modest = client.create(), client.create()
+    count = size(150, 50)
+    pid = client.ask("POST", f"/v1/sandboxes/{modest}/processes", {"shell": "echo modest"}, 201).json["pid"]
+    with Watch(t, d) as w:
+        for _ in range(count):
+            client.ask("POST", f"/v1/sandboxes/{greedy}/processes", {"shell": f"head -c {8 * MIB} /dev/zero | tr '\\0' x"}, 201)
+
+        def listed():
+            return client.ask("GET", f"/v1/sandboxes/{greedy}/processes?limit=1000").json["processes"]
+
+        t.until(lambda: all(p["state"] == "ended" for p in listed()), 120, "all have ended")
+        grown = soaklib.peak(d.process.pid) - w.daemon
+    say(f"{count} processes wrote {count * 8} MiB: zwingerd grew by {grown >> 10} KiB")
+    t.check(grown < 256 * MIB + OVER_IDLE, f"zwingerd grew by {grown} bytes")
+    t.check(sum(p["dropped"] for p in listed()) >= count * 8 * MIB - 256 * MIB, "what is not kept is counted")
+    t.contains(client.ask("GET", f"/v1/sandboxes/{modest}/processes/{pid}/output").body, b"modest", "the other's output")
+    soaklib.end(t, d)
+
+
 soaklib.main(globals())

@@ -78,6 +78,7 @@ static void over(struct mcp_call *c, struct process *p)
 	json_t *out = stream_of(&p->streams[STREAM_OUT], &truncated), *err = stream_of(&p->streams[STREAM_ERR], &truncated), *o;
 
 	p->on_output = NULL;
+	process_capture_taken(p);
 	mcp_denials_add(c->denials, json_object_get(p->exit, "denials"), NULL);
 	o = json_pack("{ss so so so so sb sO ss?}", "status", status, "exit_code", exit_code_of(p), "signal", signal_of(p),
 		      "stdout", out, "stderr", err, "truncated", (int) truncated, "denials", c->denials, "reason", reason);
