@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import leftovers  # noqa: E402
 import tap  # noqa: E402
 import zw  # noqa: E402
-from daemon import Daemon, events, wait_for  # noqa: E402
+from daemon import Daemon, events, read_until_closed, split_answers, wait_for  # noqa: E402
 
 LOOSE = {"version": 1, "enforcement": "best-effort"}  # this machine may not hold every limit for the caller
 KILLS = int(os.environ.get("ZWINGER_TEST_KILLS", "20"))
@@ -477,7 +478,8 @@ def test_a_living_daemon_loses_nothing_and_a_failing_one_either(t):
 class Load:
     """Clients that create, work, delete and run, until their daemon is gone; `told` is what they were told."""
 
-    def __init__(self, d, count, seed, owned=()):
+    def __init__(self, d, count, seed, owned=(), also=()):
+        self.also = also  # statuses that are fine beside the usual
         self.d, self.told, self.deleted, self.wrong = d, [], {}, []
         self.unwanted = set()  # its deletion was asked for
         self.threads = [threading.Thread(target=self.work, args=(random.Random(seed * 100 + i), list(owned[i::count]))) for i in range(count)]
@@ -499,7 +501,8 @@ class Load:
                     self.unwanted.add(gone)
                     r = self.d.ask("DELETE", f"/v1/sandboxes/{gone}")
                     self.expect(r, 200)
-                    self.deleted[gone] = r.json
+                    if r.status == 200:
+                        self.deleted[gone] = r.json
         except (OSError, ValueError, http.client.HTTPException):
             pass  # killed: what was not answered whole was not told
 
@@ -511,7 +514,7 @@ class Load:
             self.told.append(r.json["id"])
 
     def expect(self, r, *wanted):
-        if r.status not in wanted:
+        if r.status not in wanted and r.status not in self.also:
             self.wrong.append((r.status, r.body))
 
     def join(self):
@@ -587,6 +590,31 @@ def test_kills_lose_no_sandbox_that_is_taken_over(t):
     t.equal(before.news(), [], "left behind")
 
 
+@tap.alone
+def test_the_orderly_end_under_load(t):
+    before = leftovers.Snapshot()
+    d = serve(t, "--max-sandboxes", "40", "--drain", "20s")
+    for n in range(3):
+        load = Load(d, 6, n, also=(503, 410))  # it takes no new work; its sandboxes have ended
+        t.until(lambda: len(load.told) >= 12, 30, "there is work")
+        start = time.monotonic()
+        t.equal(d.end(timeout=40), 0, "exit status")
+        took = time.monotonic() - start
+        t.check(load.join(), "the clients end")
+        t.equal(load.wrong, [], "answers")
+        t.check(took < 15, f"it took {took} s: nothing of this load lasts")
+        t.until(nobody_left, 20, f"all processes are gone: {zw.descendants()}")
+        d = serve(t, "--max-sandboxes", "40", "--drain", "20s", before=d)
+        for sandbox_id in load.told:
+            found = look(t, d, sandbox_id)
+            if sandbox_id in load.deleted:
+                t.equal(found, load.deleted[sandbox_id], "a deleted one")
+            else:
+                t.equal((found["state"], found["end"]["status"] in ("daemon_stopped", "deleted")), ("ended", True), found)
+    t.equal(d.end(), 0, "exit status")
+    t.equal(before.news(), [], "left behind")
+
+
 def test_a_drained_service_lets_runs_end(t):
     d = serve(t, "--drain", "30s")
     lived = create(t, d)["id"]
@@ -643,6 +671,58 @@ def test_more_at_once_than_the_launcher_takes(t):
     t.until(nobody_left, 20, f"all processes are gone: {zw.descendants()}")
 
 
+def ask_many(t, d, path, count):
+    """Requests on as many connections; the sockets, of which none is read."""
+    text = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {d.key}\r\nConnection: close\r\n\r\n".encode()
+    sockets = [d.socket(60) for _ in range(count)]
+    for s in sockets:
+        s.sendall(text)
+    return sockets
+
+
+def statuses(sockets):
+    found = []
+    for s in sockets:
+        found += [a[0] for a in split_answers(read_until_closed(s)[0])]
+        s.close()
+    return found
+
+
+def test_a_sandbox_that_cannot_be_asked_holds_up_nobody(t):
+    d = serve(t)
+    first = create(t, d)["id"]
+    supervisor, = [p for p, (_, comm, _) in zw.descendants().items() if comm == "zwinger-session"]
+    other = create(t, d)["id"]
+    path = f"/v1/sandboxes/{first}"
+    for last in (False, True):
+        os.kill(supervisor, signal.SIGSTOP)
+        waiting = ask_many(t, d, path + "/stats", 700)
+        poll = select.poll()
+        for s in waiting:
+            poll.register(s, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(20000)}
+        answered = [s for s in waiting if s.fileno() in ready]
+        t.check(answered, "some are refused at once")
+        t.equal(set(statuses(answered)), {429}, "those that are")
+        for method, rest, body in (("POST", "/run", {"command": ["true"]}), ("POST", "/processes", {"command": ["true"]}), ("POST", "/pause", None), ("POST", "/contexts/bash/execute", {"code": "true"}),
+                                   ("GET", "/files/list?path=.", None), ("GET", "/stats", None)):
+            r = d.ask(method, path + rest, body)
+            t.equal((r.status in (429, 503), bool(r.json["hint"]), "retry-after" in r.headers), (True, True, True), f"{method} {rest}: {r.status} {r.body}")
+        t.equal(d.ask("GET", path).json["state"], "running", "what needs no supervisor")
+        t.equal(d.ask("POST", f"/v1/sandboxes/{other}/run", {"command": ["true"]}).status, 200, "another sandbox")
+        t.equal(d.ask("GET", "/metrics").status, 200, "metrics")
+        if last:
+            t.equal(d.ask("DELETE", path).json["end"]["status"], "deleted", "DELETE")
+            os.kill(supervisor, signal.SIGCONT)
+        else:
+            os.kill(supervisor, signal.SIGCONT)
+        rest = statuses([s for s in waiting if s not in answered])
+        t.check(len(rest) == 700 - len(answered) and set(rest) <= ({200, 429, 410} if last else {200, 429}), f"the others: {sorted(set(rest))}, {len(rest)}")
+        t.check(last or 200 in rest, "most are answered when it goes on")
+    t.equal(d.end(), 0, "exit status")
+    t.until(nobody_left, 20, f"all processes are gone: {zw.descendants()}")
+
+
 # ---- Running out -----------------------------------------------------------------------------------------------------------
 
 
@@ -692,6 +772,52 @@ def test_a_full_disk_refuses_creation_and_keeps_serving(t):
     d = serve(t, before=d)
     t.equal(look(t, d, last)["end"]["status"], "daemon_stopped", "recorded again")
     t.equal(d.end(), 0, "exit status")
+
+
+def test_a_full_sandbox_says_so_and_goes_on(t):
+    d = serve(t)
+    small = {**LOOSE, "filesystem": {"scratch": {"size": "1M"}}}
+    path = f"/v1/sandboxes/{create(t, d, policy=small)['id']}"
+    r = d.ask("PUT", path + "/files?path=big", b"x" * (3 << 20))
+    t.equal((r.status, r.code, bool(r.json["hint"])), (507, "insufficient_storage", True), r.body)
+    t.equal(d.ask("GET", path + "/files/list?path=.").json["entries"], [], "nothing is left of it")
+    t.equal(d.ask("PUT", path + "/files?path=fits", b"x" * (700 << 10)).status, 201, "what fits")
+    r = d.ask("PUT", path + "/files?path=fits", b"y" * (700 << 10))
+    t.equal(r.status, 507, "a file is replaced by a whole one beside it")
+    t.equal(d.ask("GET", path + "/files?path=fits").body, b"x" * (700 << 10), "the old one")
+    r = d.ask("POST", path + "/files/directory", {"path": "/dev/full/x"})
+    t.equal(r.status, 400, r.body)
+    t.equal(d.ask("DELETE", path + "/files?path=fits").status, 204, "DELETE")
+    t.equal(d.ask("PUT", path + "/files?path=fits", b"y" * (700 << 10)).status, 201, "there is room again")
+    t.equal(d.ask("POST", path + "/run", {"command": ["cat", "fits"]}).json["stdout_bytes"], 700 << 10, "work goes on")
+
+
+@tap.as_user
+@tap.alone
+def test_where_no_process_can_be_made(t):
+    mine = 0
+    for name in os.listdir("/proc"):
+        try:
+            mine += len(os.listdir(f"/proc/{name}/task")) if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid() else 0
+        except OSError:
+            pass  # it has ended
+    most = mine + 40
+    d = serve(t, preexec=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (most, most)))
+    made = []
+    for _ in range(60):
+        r = d.ask("POST", "/v1/sandboxes", {})
+        if r.status != 201:
+            break
+        made.append(r.json["id"])
+    t.equal((r.status, r.code, bool(r.json["hint"]), "retry-after" in r.headers), (503, "unavailable", True, True), r.body)
+    t.check(len(made) > 3, f"{len(made)} before")
+    r = d.ask("POST", "/v1/run", {"command": ["true"]})
+    t.equal((r.status, r.code), (503, "unavailable"), r.body)
+    for sandbox_id in made[:3]:
+        t.equal(d.ask("DELETE", f"/v1/sandboxes/{sandbox_id}").status, 200, "DELETE")
+    t.until(lambda: d.ask("POST", "/v1/run", {"command": ["true"]}).status == 200, 20, "there is room again")
+    t.equal(d.end(), 0, "exit status")
+    t.until(nobody_left, 20, f"all processes are gone: {zw.descendants()}")
 
 
 def test_clients_that_vanish_and_dawdle_leave_nothing_running(t):
