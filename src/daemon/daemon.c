@@ -22,7 +22,7 @@
 #include "daemon/snapshots.h"
 #include "daemon/tls-context.h"
 
-enum { CONNECTIONS_MAX = 8192, CONNECTIONS_MIN = 8, JSON_BYTES_MAX = 256 * 1024 * 1024 };
+enum { CONNECTIONS_MAX = 8192, CONNECTIONS_MIN = 8, JSON_BYTES_MAX = 256 * 1024 * 1024, ANSWER_BYTES_MAX = 256 * 1024 * 1024 };
 
 struct start {
 	struct daemon *d;
@@ -206,7 +206,10 @@ static int make_server(struct start *s, struct zw_error *e)
 {
 	static const struct http_times times = {
 	    .head = 20 * USEC_PER_SEC, .idle = 75 * USEC_PER_SEC, .progress = 60 * USEC_PER_SEC, .linger = 2 * USEC_PER_SEC};
-	struct http_limits limits = {.times = times, .connections_max = CONNECTIONS_MAX, .json_bytes_max = JSON_BYTES_MAX};
+	struct http_limits limits = {.times = times,
+				     .connections_max = CONNECTIONS_MAX,
+				     .json_bytes_max = JSON_BYTES_MAX,
+				     .answer_bytes_max = ANSWER_BYTES_MAX};
 	struct rlimit files;
 
 	(void) e;

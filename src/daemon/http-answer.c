@@ -139,6 +139,34 @@ static void begin_answer(struct exchange *x, unsigned status, const char *type, 
 
 /* ---- Whole answers. ---- */
 
+/* Large answers wait as a whole for clients that read slowly or not at all (until nothing has moved for a while): together they
+ * have a bound. It is looked at, not counted, since large ones are rare. */
+static bool has_room(const struct exchange *x, size_t size)
+{
+	size_t sum = size;
+
+	if (size < LARGE_ANSWER)
+		return true;
+	for (struct http_conn *c = LIST_FIRST(&x->server->conns); c != NULL; c = LIST_NEXT(c, entry)) {
+		size_t left = evbuffer_get_length(bufferevent_get_output(c->bev));
+
+		if (left > 0)
+			sum += left > c->large ? left : c->large; /* one piece, which is there until its last byte is gone */
+	}
+	if (sum > x->server->limits.answer_bytes_max)
+		return false;
+	if (x->conn != NULL)
+		x->conn->large = size;
+	return true;
+}
+
+static void refuse_large(struct exchange *x)
+{
+	request_forget(&x->r);
+	refuse(&x->r, PROBLEM_UNAVAILABLE, "read answers as they come, or ask for less output",
+	       "the large answers that wait for their clients leave no room for this one");
+}
+
 void answer_whole(struct exchange *x, unsigned status, const char *type, const void *body, size_t size)
 {
 	begin_answer(x, status, type, BODY_LENGTH, size);
@@ -151,6 +179,10 @@ void answer_whole(struct exchange *x, unsigned status, const char *type, const v
 
 static void finish_whole(struct exchange *x, unsigned status, const char *type, const void *body, size_t size)
 {
+	if (!has_room(x, size)) {
+		refuse_large(x);
+		return;
+	}
 	if (x->idempotent != NULL)
 		idempotency_keep(x, status, type, body, size);
 	answer_whole(x, status, type, body, size);
@@ -189,6 +221,11 @@ void respond_buffer(struct request *r, unsigned status, const char *type, struct
 
 		finish_whole(x, status, type, data != NULL ? data : "", data != NULL ? size : 0);
 		(void) evbuffer_drain(body, size);
+		return;
+	}
+	if (!has_room(x, size)) {
+		(void) evbuffer_drain(body, size);
+		refuse_large(x);
 		return;
 	}
 	begin_answer(x, status, type, BODY_LENGTH, size);

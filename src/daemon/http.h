@@ -34,6 +34,7 @@ enum {
 	INPUT_MAX = 256 * 1024, /* read ahead of a connection; at least a head */
 	OUTPUT_MAX = STREAM_ROOM,
 	ANSWER_HEAD_MAX = 16 * 1024,
+	LARGE_ANSWER = 1024 * 1024,
 	LINGER_BYTES_MAX = 4 * 1024 * 1024,
 };
 
@@ -44,7 +45,8 @@ struct http_times {
 struct http_limits {
 	struct http_times times;
 	size_t connections_max;
-	size_t json_bytes_max; /* of all bodies that are being collected */
+	size_t json_bytes_max;   /* of all bodies that are being collected */
+	size_t answer_bytes_max; /* of all answers that wait, when a large one comes */
 };
 
 /* Who is at the other end. */
@@ -92,6 +94,7 @@ struct http_conn {
 	usec_t in_by, out_by; /* deadlines; 0: none */
 	unsigned working;     /* conn_work() is on the stack */
 	usec_t idle_since;    /* monotonic */
+	size_t large;         /* the size of its last large answer */
 	bool in_idle;         /* it is in the server's list */
 	bool answered;        /* it has served a request */
 	bool begun;           /* bytes of a head have come */

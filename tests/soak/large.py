@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import select
+import socket
 
 import soaklib
 from soaklib import MIB, Client, say, serve, size
@@ -174,6 +176,32 @@ def test_output_of_a_process(t):
     t.contains(last, b"event: exit", "the end")
     t.check(count >= SIZE, f"{count} bytes came")
     connection.close()
+    soaklib.end(t, d)
+
+
+def test_answers_that_nobody_reads(t):
+    """Clients that ask for much and take nothing: those that come too many are told, and service goes on."""
+    d, client = start(t)
+    sandbox = client.create()
+    body = json.dumps({"shell": f"head -c {8 * MIB} /dev/zero | tr '\\0' x"}).encode()
+    head = f"POST /v1/sandboxes/{sandbox}/run HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {d.key}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with Watch(t, d) as w:
+        held = []
+        for _ in range(45):
+            s = d.socket(60)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            s.sendall(head + body)
+            t.until(lambda s=s: select.select([s], [], [], 0)[0], 60, "it is answered")
+            held.append(s)
+        grown = soaklib.peak(d.process.pid) - w.daemon
+    first = [s.recv(12, socket.MSG_PEEK) for s in held]
+    say(f"{len(held)} answers of 8 MiB: {first.count(b'HTTP/1.1 200')} come, {first.count(b'HTTP/1.1 503')} are refused; zwingerd grew by {grown >> 10} KiB")
+    t.check(first.count(b"HTTP/1.1 200") >= 20 and first.count(b"HTTP/1.1 503") >= 5, first)
+    t.check(grown < 256 * MIB + OVER_IDLE, f"zwingerd grew by {grown} bytes")
+    t.equal(client.run(sandbox, "echo small")["stdout"], "small\n", "a small one")
+    for s in held:
+        s.close()
+    t.until(lambda: client.ask("POST", f"/v1/sandboxes/{sandbox}/run", json.loads(body), (200, 503)).status == 200, 60, "there is room again")
     soaklib.end(t, d)
 
 
