@@ -34,7 +34,7 @@ WANTED = digest(pieces())
 
 def helpers():
     """Supervisor, agent and the program that works on files."""
-    return {p: comm for p, (_, comm, _) in soaklib.zw.descendants().items() if comm not in ("zwingerd", "zwinger")}
+    return {p: comm for p, (_, comm, state) in soaklib.zw.descendants().items() if comm not in ("zwingerd", "zwinger") and state != "Z"}
 
 
 class Watch:
