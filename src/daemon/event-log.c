@@ -152,6 +152,17 @@ void event_log_add(struct event_log *log, struct event_entry *e)
 	pump_all(log);
 }
 
+size_t event_log_bytes(const struct event_log *log)
+{
+	return log->bytes + (size_t) (log->next - log->first) * (sizeof(struct event_entry) + sizeof(struct event_entry *));
+}
+
+void event_log_shed(struct event_log *log, size_t bytes)
+{
+	while (log->next > log->first && event_log_bytes(log) > bytes)
+		drop_first(log);
+}
+
 void event_log_over(struct event_log *log)
 {
 	log->over = true;

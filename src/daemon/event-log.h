@@ -24,6 +24,10 @@ struct event_log *event_log_new(size_t events, size_t bytes, uint64_t first);
 struct event_log *event_log_free(struct event_log *log);
 /* Takes a reference of its own. */
 void event_log_add(struct event_log *log, struct event_entry *e);
+/* Memory of its events, also of those that another log has too. */
+size_t event_log_bytes(const struct event_log *log);
+/* Drops the oldest until no more than so much is left. */
+void event_log_shed(struct event_log *log, size_t bytes);
 /* No more will come: who follows is sent the rest, and the end. */
 void event_log_over(struct event_log *log);
 /* Takes the request over: from behind its Last-Event-ID, or the beginning. Where events are not kept any more an event "lost"

@@ -9,6 +9,9 @@
 
 enum { OWN_EVENTS_MAX = 1000, OWN_BYTES_MAX = 1024 * 1024, ALL_EVENTS_MAX = 10000, ALL_BYTES_MAX = 8 * 1024 * 1024 };
 
+/* What all sandboxes have together, those that are only remembered too. */
+static const size_t sum_max = (size_t) 64 * 1024 * 1024;
+
 static struct event_log *log_of(struct sandbox *s)
 {
 	if (s->events == NULL)
@@ -24,6 +27,42 @@ static struct event_log *log_of_all(struct sandboxes *all)
 	return all->events;
 }
 
+static struct sandbox *heaviest(struct sandbox *most)
+{
+	for (struct sandbox *s = most->all->newest; s != NULL; s = s->older)
+		if (s->events != NULL && event_log_bytes(s->events) > event_log_bytes(most->events))
+			most = s;
+	return most;
+}
+
+/* The one that has most loses its oldest. A quarter at once, since to look at all of them takes a while. */
+static void keep_the_sum(struct sandbox *s)
+{
+	struct sandboxes *all = s->all;
+
+	if (all->event_bytes <= sum_max)
+		return;
+	while (all->event_bytes > sum_max / 4 * 3) {
+		struct event_log *log = heaviest(s)->events;
+		size_t before = event_log_bytes(log);
+
+		event_log_shed(log, before / 2);
+		all->event_bytes -= before - event_log_bytes(log);
+		if (event_log_bytes(log) == before)
+			break;
+	}
+}
+
+static void add_own(struct sandbox *s, struct event_entry *e)
+{
+	struct event_log *log = log_of(s);
+
+	s->all->event_bytes -= event_log_bytes(log);
+	event_log_add(log, e);
+	s->all->event_bytes += event_log_bytes(log);
+	keep_the_sum(s);
+}
+
 void sandbox_event(struct sandbox *s, const char *kind, json_t *members)
 {
 	struct event_entry *e;
@@ -34,7 +73,7 @@ void sandbox_event(struct sandbox *s, const char *kind, json_t *members)
 	e = event_entry_new(kind, members);
 	if (e == NULL)
 		return;
-	event_log_add(log_of(s), e);
+	add_own(s, e);
 	event_log_add(log_of_all(s->all), e);
 	event_entry_unref(e);
 }
@@ -65,6 +104,8 @@ void sandbox_events_over(struct sandbox *s)
 
 void sandbox_events_free(struct sandbox *s)
 {
+	if (s->events != NULL)
+		s->all->event_bytes -= event_log_bytes(s->events);
 	s->events = event_log_free(s->events);
 }
 

@@ -44,6 +44,7 @@ struct sandboxes {
 	size_t spare;             /* see heap.h */
 	size_t output_held;       /* see output-budget.h */
 	struct event_log *events; /* of all, NULL before the first */
+	size_t event_bytes;       /* of those of each */
 	struct sandbox_measure *measure;
 	struct sandbox_levels *levels;
 	int outlive_dir; /* of the sockets of sandboxes that outlive the daemon, -EBADF: there is none */
