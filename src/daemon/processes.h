@@ -74,7 +74,7 @@ struct process {
 	struct event *in_event;
 	struct evbuffer *input;
 	bool in_eof, moving, held;
-	struct input_writer *writers; /* in their order */
+	struct input_writer *writers;            /* in their order */
 	struct chunk *first, *last, **last_link; /* last_link: what leads to the last one */
 	size_t output_held;                      /* memory of the chunks */
 	uint64_t kept, added, passed, dropped;   /* bytes; passed: the most a reader had */

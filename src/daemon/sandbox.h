@@ -127,7 +127,7 @@ struct sandbox {
 	size_t holds;                                    /* requests that keep a process of it */
 	bool has_root;                                   /* user 0 is there too */
 	struct sandbox_files files[SANDBOX_FILES_KINDS]; /* sandbox-files.c */
-	size_t output_kept; /* see output-budget.h */
+	size_t output_kept;                              /* see output-budget.h */
 	struct event_log *events;
 	struct sandbox_context *contexts; /* oldest first */
 	struct interpreter *interpreters;
