@@ -74,21 +74,26 @@ def test_the_configurations_of_the_page(t):
     policy = t.file('{"version": 1, "enforcement": "best-effort"}', "policy.yaml")  # this machine may not hold every limit for the caller
     with open(PAGE) as f:
         found = re.findall(r"^```json\n(.*?)^```\n", f.read(), re.M | re.S)
-    t.equal(len(found), 3, "configurations")
+    t.equal(len(found), 4, "configurations")
     kinds = []
     for text in found:
         ((_, servers),) = json.loads(text).items()
         server = servers["zwinger"]
-        kinds.append(server.get("type"))
-        if "command" in server:
-            args = [policy if a == "/home/me/policy.yaml" else a for a in server["args"]]
-            run_program(t, {**server, "args": [*args, "--policy", policy]}, t.folder("cwd"))
-        else:
+        kinds.append("relay" if "--url" in server.get("args", []) else server.get("type"))
+        if kinds[-1] in ("relay", "http"):
             d = Daemon(t, "--policy", policy, "--ceiling", policy)
+        if kinds[-1] == "relay":
+            own = {"http://127.0.0.1:7575": d.url, "/home/me/zwinger-key.json": d.key_file}
+            run_program(t, {**server, "args": [own.get(a, a) for a in server["args"]]}, t.folder("cwd"))
+        elif kinds[-1] == "http":
             t.equal((server["url"], server["headers"]), ("http://127.0.0.1:7575/mcp", {"Authorization": "Bearer zwk_..."}), "what is to be filled in")
             ask_server(t, {"url": d.url + "/mcp", "headers": {"Authorization": f"Bearer {d.key}"}})
+        else:
+            args = [policy if a == "/home/me/policy.yaml" else a for a in server["args"]]
+            run_program(t, {**server, "args": [*args, "--policy", policy]}, t.folder("cwd"))
+        if kinds[-1] in ("relay", "http"):
             t.equal(d.end(), 0, "exit status")
-    t.equal(kinds, [None, "stdio", "http"], "kinds")
+    t.equal(kinds, [None, "stdio", "relay", "http"], "kinds")
 
 
 tap.main(globals())
