@@ -81,7 +81,7 @@ def test_the_configurations_of_the_page(t):
         server = servers["zwinger"]
         kinds.append("relay" if "--url" in server.get("args", []) else server.get("type"))
         if kinds[-1] in ("relay", "http"):
-            d = Daemon(t, "--policy", policy, "--ceiling", policy)
+            d = Daemon(t, "--policy", policy, "--ceiling", policy, state=t.tmp("state-" + kinds[-1]))
         if kinds[-1] == "relay":
             own = {"http://127.0.0.1:7575": d.url, "/home/me/zwinger-key.json": d.key_file}
             run_program(t, {**server, "args": [own.get(a, a) for a in server["args"]]}, t.folder("cwd"))

@@ -594,7 +594,7 @@ def test_signals_end_it(t):
         t.equal(d.end(number), 0, "exit status")
         t.check(time.monotonic() - start < 2, "nothing was under way")
         t.equal(read_until_closed(idle)[1] in ("closed", "reset"), True, "idle connections are closed")
-        t.equal(sorted(os.listdir(d.state)), ["lock", "snapshots", "tokens.key", "zwinger.db"], "what is left")
+        t.equal(sorted(os.listdir(d.state)), ["lock", "sessions", "snapshots", "tokens.key", "zwinger.db"], "what is left")
 
 
 def test_requests_may_end_while_it_drains(t):
