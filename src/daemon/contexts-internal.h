@@ -53,6 +53,7 @@ struct context {
 	bool killed, again; /* killed by us; start a fresh one when it is gone */
 	bool removed;       /* by context_end() */
 	bool signaling;     /* SIGINT is on its way: nothing new may run before it has arrived */
+	unsigned signals;   /* how many were sent to stop what is current */
 	bool held;
 	bool hung_up;     /* it has closed its channel: it has CONTEXT_GRACE to end */
 	bool resync;      /* taken over: its channel may begin within a message */

@@ -11,6 +11,8 @@
 #include "base/fd.h"
 #include "base/mem.h"
 
+enum { SIGNALS = 4 }; /* to an interpreter that is interrupted by them, until it is killed */
+
 const char *const execution_status_names[EXECUTION_STATUS_MAX] = {"ok",   "error",        "timeout", "interrupted",
 								  "died", "output_limit", "canceled"};
 const char *const context_state_names[CONTEXT_STATE_MAX] = {"dead", "idle", "idle", "busy"};
@@ -124,6 +126,17 @@ static void send_json(struct context *c, const char *text)
 	(void) evbuffer_add_printf(out, "%zu\n%s", strlen(text), text);
 }
 
+/* One that comes between a fork and an execve is lost on who forked there: so there are several within the time to yield. */
+static void send_signal(struct context *c)
+{
+	c->signals++;
+	context_set_timer(c, CONTEXT_GRACE / SIGNALS);
+	if (c->signaling)
+		return; /* the last one is on its way */
+	c->signaling = true;
+	c->ops->interrupt(c->owner, c);
+}
+
 void context_stop(struct context *c, enum execution_status why, const char *reason)
 {
 	char text[64];
@@ -138,12 +151,12 @@ void context_stop(struct context *c, enum execution_status why, const char *reas
 		context_kill(c, true);
 		return;
 	}
-	context_set_timer(c, CONTEXT_GRACE);
 	if (c->driver->by_signal) {
-		c->signaling = true;
-		c->ops->interrupt(c->owner, c);
+		c->signals = 0;
+		send_signal(c);
 		return;
 	}
+	context_set_timer(c, CONTEXT_GRACE);
 	(void) snprintf(text, sizeof text, "{\"t\":\"interrupt\",\"id\":%u}", c->current->id);
 	send_json(c, text);
 }
@@ -175,6 +188,8 @@ static void timer_fired(evutil_socket_t fd, short what, void *arg)
 		context_kill(c, false);
 	} else if (c->stopping != EXECUTION_OK && c->unsure && context_probe(c) == 0) {
 		context_finish(c, c->stopping, c->stop_reason); /* and then it is asked */
+	} else if (c->stopping != EXECUTION_OK && c->driver->by_signal && c->signals < SIGNALS) {
+		send_signal(c);
 	} else if (c->stopping != EXECUTION_OK) {
 		context_kill(c, true);
 	} else {

@@ -22,6 +22,7 @@ struct fake {
 	struct context *context;
 	struct context_ends ends; /* the interpreter's side */
 	unsigned starts, kills, interrupts, changes;
+	bool answers_signals;
 	bool refuse, deaf; /* deaf: a kill is told later, by the test */
 };
 
@@ -63,8 +64,11 @@ static int fake_start(void *owner, struct context *c, struct context_ends *ends,
 
 static void fake_interrupt(void *owner, struct context *c)
 {
-	(void) c;
-	((struct fake *) owner)->interrupts++;
+	struct fake *f = owner;
+
+	f->interrupts++;
+	if (f->answers_signals)
+		context_signaled(c);
 }
 
 static void fake_kill(void *owner, struct context *c)
@@ -404,6 +408,24 @@ static void nothing_runs_while_a_signal_is_on_its_way(void **state)
 	assert_int_equal(b.begins, 0);
 	context_signaled(f->context);
 	assert_int_equal(b.begins, 1);
+	teardown(f);
+}
+
+static void a_shell_gets_several_signals_before_it_is_killed(void **state)
+{
+	struct fake *f = setup("bash");
+	struct told t = {0};
+
+	(void) state;
+	(void) execute(f, &t);
+	ready(f);
+	f->answers_signals = true;
+	context_interrupt(f->context);
+	wait_end(f, &t, 1);
+	assert_int_equal(f->interrupts, 4);
+	assert_int_equal(t.status, EXECUTION_INTERRUPTED);
+	assert_true(t.end.restarted);
+	assert_int_equal(f->kills, 1);
 	teardown(f);
 }
 
@@ -787,6 +809,7 @@ int main(void)
 	    cmocka_unit_test(what_does_not_yield_costs_the_interpreter),
 	    cmocka_unit_test(an_interrupt_that_comes_too_late_changes_nothing),
 	    cmocka_unit_test(nothing_runs_while_a_signal_is_on_its_way),
+	    cmocka_unit_test(a_shell_gets_several_signals_before_it_is_killed),
 	    cmocka_unit_test(a_client_that_leaves_interrupts_and_hears_nothing_more),
 	    cmocka_unit_test(a_death_is_told_and_the_next_starts_afresh),
 	    cmocka_unit_test(the_owner_knows_better_why_it_died),
