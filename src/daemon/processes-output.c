@@ -180,8 +180,9 @@ static void add_chunk(struct process *p, unsigned stream, const char *data, size
 	if (size == 0)
 		return;
 	c = make_room(p, stream, size) ? p->last : new_chunk(p, stream, p->readers == NULL && size < ROOM_MIN ? ROOM_MIN : size);
-	if (c == NULL) {
-		p->added += size; /* it has its place among all bytes, as in the journal */
+	if (c == NULL) { /* what is kept has no gaps */
+		process_output_shed(p, 0);
+		p->added += size;
 		p->dropped += size;
 		return;
 	}
