@@ -168,7 +168,7 @@ def nobody_left():
 def end(t, d):
     t.equal(d.end(timeout=120), 0, "exit status")
     t.until(nobody_left, 60, lambda: f"all processes are gone: {zw.descendants()}")
-    t.equal(sorted(n for n in os.listdir(d.state) if not n.startswith("zwinger.db") and n not in ("lock", "tokens.key", "snapshots")), [], "left in the state directory")
+    t.equal(sorted(n for n in os.listdir(d.state) if not n.startswith("zwinger.db") and n not in ("lock", "tokens.key", "snapshots", "sessions")), [], "left in the state directory")
 
 
 def metric(text, name):
