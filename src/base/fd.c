@@ -187,11 +187,12 @@ int fd_send(int sock, const void *data, size_t size, const int *fds, size_t nfds
 
 ssize_t fd_next_size(int sock)
 {
+	unsigned resets = 0;
 	ssize_t n;
 
 	do
 		n = recv(sock, NULL, 0, MSG_PEEK | MSG_TRUNC);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0))); /* as fd_recv */
 	return n < 0 ? -errno : n;
 }
 

@@ -174,7 +174,7 @@ int session_line_receive(struct session_line *l, json_t **ret, int fds[SESSION_F
 	if (l->first != NULL)
 		return 0;
 	n = fd_next_size(l->fd); /* room for the largest would be a mapping for each message */
-	if (n == -EAGAIN)
+	if (n == -EAGAIN && !l->deaf)
 		return 0;
 	if (n <= 0)
 		return -EPIPE;

@@ -14,7 +14,7 @@ struct queued;
 
 struct session_line {
 	int fd;    /* owned, -EBADF once it is over */
-	bool deaf; /* the other end is gone; what it had said is still to be read */
+	bool deaf; /* the other end takes nothing any more; over when what it had said is read */
 	struct queued *first, *last;
 	size_t bytes;  /* queued */
 	uint64_t lost; /* events, since the last word about it */

@@ -157,6 +157,9 @@ static int session_watch(struct supervisor *s)
 {
 	struct session *n = s->work;
 
+	/* That it takes nothing any more is noticed by us alone: no event tells it. */
+	if (n->line.deaf && n->line.fd >= 0 && !s->ended)
+		session_requests(s);
 	/* The end of the line is not told twice. */
 	if (n->line.fd < 0 && !n->carry.alone && !s->ended)
 		session_line_over(s, "the daemon does not listen any more");
